@@ -1,0 +1,76 @@
+"""Settings: the only reader of environment variables, and the only place that knows where files lie.
+
+Precedence: a flag given to `Settings.load`, then the environment, then the default.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from trinity_core.errors import ConfigError
+
+MAX_QUESTION_CHARS = 100_000
+"""Longest message accepted, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where things are and which models to use.
+
+    `backbone` is None for the embedded SmolLM2-135M, else a Hugging Face id or a local path.
+    `device` is cuda, mps, cpu or None (the best there is).
+    """
+
+    home: Path
+    db_url: str
+    backbone: str | None = None
+    pool: Path | None = None
+    device: str | None = None
+
+    @property
+    def models(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.home / "checkpoints"
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        home: str | Path | None = None,
+        backbone: str | None = None,
+        pool: str | Path | None = None,
+        device: str | None = None,
+    ) -> Settings:
+        """Read flags and environment, and create the home folder.
+
+        Environment: TRINITY_HOME, TRINITY_DB_URL. Raises ConfigError when the home folder cannot be written.
+        """
+        where = Path(home or os.environ.get("TRINITY_HOME") or platformdirs.user_data_dir("trinity", False))
+        where = where.expanduser().resolve()
+        try:
+            where.mkdir(parents=True, exist_ok=True)
+            probe = where / f".write-test-{os.getpid()}"
+            probe.write_bytes(b"trinity")
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(
+                f"The home folder {where} cannot be written ({error.strerror or error}). Free some space or fix "
+                "its permissions, or name another one with --home or TRINITY_HOME."
+            ) from None
+        pool_path = Path(pool).expanduser() if pool else where / "pool.toml"
+        if pool and not pool_path.is_file():
+            raise ConfigError(f"There is no pool file at {pool_path}. Check the path given to --pool.")
+        return cls(
+            home=where,
+            db_url=os.environ.get("TRINITY_DB_URL") or f"sqlite:///{where / 'trinity.db'}",
+            backbone=backbone,
+            pool=pool_path if pool_path.is_file() else None,
+            device=device,
+        )

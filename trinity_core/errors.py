@@ -1,0 +1,57 @@
+"""Every error Trinity raises on purpose.
+
+A message says what was wrong and what to do about it, in words a user can act on; it may be shown as it
+stands in the browser, on the command line and in a trace. It never holds a key. Programming mistakes raise
+the usual Python exceptions instead.
+"""
+
+from __future__ import annotations
+
+
+class TrinityError(Exception):
+    """Base class. `str(error)` is the message for the user."""
+
+
+class InputError(TrinityError):
+    """A question, flag, file or other input from the user cannot be used as it is (exit code 2)."""
+
+
+class ConfigError(TrinityError):
+    """Settings, the home folder or the pool file do not fit together (exit code 2)."""
+
+
+class PoolError(ConfigError):
+    """The pool file names an unknown kind of agent, a name twice, a reserved name or nothing at all."""
+
+
+class BackboneError(TrinityError):
+    """The backbone is missing, half-converted, of an unsupported architecture or does not load."""
+
+
+class CheckpointError(TrinityError):
+    """A checkpoint is corrupt, not finite, or does not fit the backbone or the pool."""
+
+
+class NoAgentError(TrinityError):
+    """Every agent, or every role, is masked: there is nothing left to choose."""
+
+
+class StoreError(TrinityError):
+    """The database cannot be opened, read or written (read-only, full disk, locked, newer schema)."""
+
+
+class Cancelled(TrinityError):
+    """Work was stopped on request between two steps, for example between two chunks of a forward pass."""
+
+
+class AgentError(TrinityError):
+    """A call to an agent failed.
+
+    `kind` is one of: rate_limit, billing, transient, transport, timeout, truncated, protocol, auth,
+    bad_request, context_length, internal. `retryable` says whether the same call may succeed later.
+    """
+
+    def __init__(self, message: str, *, kind: str = "internal", retryable: bool = False) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
