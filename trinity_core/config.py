@@ -39,6 +39,16 @@ class Settings:
     def checkpoints(self) -> Path:
         return self.home / "checkpoints"
 
+    @property
+    def deployed(self) -> Path:
+        """Names the checkpoint that the coordinator uses here; absent while that is the shipped one."""
+        return self.home / "deployed.txt"
+
+    @property
+    def shipped_head(self) -> Path:
+        """The head trained for the embedded backbone and pool."""
+        return Path(__file__).resolve().parent.parent / "assets" / "head-embedded.safetensors"
+
     @classmethod
     def load(
         cls,

@@ -1,0 +1,293 @@
+"""Trinity's composition root: `python app.py [serve|ask|train|export|import]`.
+
+Only this file prints, and only here do the parts meet: settings, pool, coordinator, store and page. Results go to
+stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad use, 130 cancelled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from trinity_core.config import Settings
+from trinity_core.errors import ConfigError, InputError, TrinityError
+
+if TYPE_CHECKING:
+    from storage.store import Store
+    from trinity_core.agents.pool import Pool
+
+DONE, FAILED, BAD_USE, CANCELLED = 0, 1, 2, 130
+COMMANDS = ("serve", "ask", "train", "export", "import")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; every command takes --home."""
+    top = argparse.ArgumentParser(prog="app.py", description=(__doc__ or "").splitlines()[0])
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(name: str, what: str, *, models: bool = True) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what, description=what)
+        sub.add_argument("--home", metavar="DIR", help="data folder (default: $TRINITY_HOME or the user data folder)")
+        if models:
+            sub.add_argument(
+                "--backbone", metavar="ID", help="Hugging Face id or path (default: embedded SmolLM2-135M)"
+            )
+            sub.add_argument(
+                "--pool", metavar="FILE", help="pool file (default: pool.toml in the home folder, or embedded)"
+            )
+        return sub
+
+    serve = command("serve", "open the playground in the browser (default)")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=7860, help="port to listen on (default: 7860)")
+
+    ask = command("ask", "answer one question on the command line")
+    ask.add_argument("question", help="the question, or - to read it from standard input")
+    ask.add_argument("--json", action="store_true", help="print every event as one line of JSON")
+    ask.add_argument("--method", default="coordinator", help="coordinator, random, fixed or single:AGENT")
+    ask.add_argument("--turns", type=int, default=5, metavar="K", help="most turns (default: 5)")
+    ask.add_argument("--seed", type=int, default=0, help="seed of sampled choices (default: 0)")
+
+    train = command("train", "train a head on the built-in tasks")
+    train.add_argument("--method", choices=("sft",), default="sft", help="how to train (default: sft)")
+    train.add_argument("--seed", type=int, default=1, help="seed (default: 1)")
+    train.add_argument("--output", metavar="FILE", help="also write the checkpoint to FILE")
+    train.add_argument("--deploy", action="store_true", help="let the coordinator use it from the next start on")
+
+    for name, what in (("export", "write all traces to FILE as JSONL"), ("import", "add the traces in FILE")):
+        command(name, what, models=False).add_argument(
+            "file", metavar="FILE", help="a path, or - for the standard stream"
+        )
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0] not in COMMANDS and arguments[0] not in ("-h", "--help")):
+        arguments.insert(0, "serve")
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    run: dict[str, Callable[[argparse.Namespace], int]] = {
+        "serve": serve,
+        "ask": ask,
+        "train": train,
+        "export": export_traces,
+        "import": import_traces,
+    }
+    try:
+        return run[options.command](options)
+    except KeyboardInterrupt:
+        return CANCELLED
+    except BrokenPipeError:  # the reader of our output is gone, for example `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CANCELLED
+    except (InputError, ConfigError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_USE
+    except TrinityError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings.load(
+        home=options.home, backbone=getattr(options, "backbone", None), pool=getattr(options, "pool", None)
+    )
+
+
+def _open(options: argparse.Namespace) -> tuple[Settings, Store, Pool]:
+    from storage.store import Store
+    from trinity_core.agents.pool import load_pool
+
+    settings = _settings(options)
+    pool = load_pool(settings)
+    store = Store.open(settings.db_url)
+    store.recover()
+    return settings, store, pool
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve the page until interrupted. The backbone loads while the page is already up."""
+    from trinity_core.session.loading import Coordinator
+    from trinity_core.session.methods import Methods
+    from ui.build import Services, launch
+
+    settings, store, pool = _open(options)
+    coordinator = Coordinator(settings, pool.names)
+    services = Services(
+        methods=Methods(pool, coordinator.policy),
+        store=store,
+        pool=pool.specs,
+        coordinator_status=lambda: coordinator.status,
+        settings=settings,
+    )
+
+    def served(url: str) -> None:
+        print(f"Trinity is at {url}  (Ctrl+C stops it; data in {settings.home})", file=sys.stderr, flush=True)
+        coordinator.start()
+
+    try:
+        launch(services, host=options.host, port=options.port, on_served=served)
+    finally:
+        asyncio.run(pool.aclose())
+        store.close()
+    return DONE
+
+
+def ask(options: argparse.Namespace) -> int:
+    """Answer one question; the run is stored like any other."""
+    from trinity_core.session.loading import Coordinator
+    from trinity_core.session.loop import RunRequest
+    from trinity_core.session.methods import Methods
+    from trinity_core.types import Message, RunParams, Source
+
+    question = sys.stdin.read() if options.question == "-" else options.question
+    request = RunRequest(
+        messages=(Message("user", question),),
+        method=options.method,
+        source=Source.CLI,
+        params=RunParams(max_turns=options.turns),
+        seed=options.seed,
+    )
+    settings, store, pool = _open(options)
+    coordinator = Coordinator(settings, pool.names)
+    methods = Methods(pool, coordinator.policy)
+    try:
+        methods.check(request)
+        return asyncio.run(_ask(methods, request, store, pool, as_json=options.json))
+    finally:
+        store.close()
+
+
+async def _ask(methods: Any, request: Any, store: Store, pool: Pool, *, as_json: bool) -> int:
+    from trinity_core.types import AnyRunEvent, Delta, Note, RunFinished, Status, TurnFinished, TurnStarted
+    from trinity_core.wire import line
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    def show(event: AnyRunEvent) -> None:
+        if as_json:
+            print(line(event), flush=True)
+        elif isinstance(event, TurnStarted):
+            print(f"\n[turn {event.turn}] {event.agent} as {event.role}", file=sys.stderr)
+        elif isinstance(event, Delta):
+            print(event.text, end="", file=sys.stderr, flush=True)
+        elif isinstance(event, TurnFinished):
+            print(f"\n  error: {event.error.message}" if event.error else "", file=sys.stderr)
+        elif isinstance(event, Note):
+            print(f"  note: {event.message}", file=sys.stderr)
+        elif isinstance(event, RunFinished):
+            print(f"[{event.status}: {event.stop_reason}]", file=sys.stderr)
+            if event.answer is not None:
+                print(event.answer)
+
+    last: AnyRunEvent | None = None
+    try:
+        async with aclosing(store.record(methods.answer(request, stop))) as events:  # type: ignore[type-var]
+            async for event in events:
+                show(event)
+                last = event
+    finally:
+        await pool.aclose()
+    if not isinstance(last, RunFinished):
+        return FAILED
+    if last.error is not None:
+        print(f"error: {last.error.message}", file=sys.stderr)
+    codes = {Status.DONE: DONE, Status.CANCELLED: CANCELLED}
+    return codes.get(last.status, FAILED)
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train a head with progress on stderr, save it as a checkpoint, and say how good it is."""
+    from trinity_core.session.loading import deploy
+    from trinity_core.training.command import train_sft
+
+    settings, store, pool = _open(options)
+    try:
+        result = asyncio.run(train_sft(settings, pool, store, seed=options.seed, show=_progress))
+    finally:
+        asyncio.run(pool.aclose())
+        store.close()
+    print(f"checkpoint {result.checkpoint_id}\n{result.path}")
+    for row in result.table:
+        print(row)
+    if options.output:
+        Path(options.output).write_bytes(result.path.read_bytes())
+    if options.deploy:
+        deploy(settings, result.checkpoint_id)
+    return DONE
+
+
+def _progress(message: str, done: int, total: int | None) -> None:
+    share = f"{done}/{total}" if total else str(done)
+    end = "\n" if total is not None and done >= total else ""
+    print(f"\r\x1b[K{message} {share}", end=end, file=sys.stderr, flush=True)
+
+
+def export_traces(options: argparse.Namespace) -> int:
+    """Write every trace of the home folder as JSONL; a file appears only when it is complete."""
+    from storage.exchange import export_jsonl
+    from storage.store import RunQuery, Store
+
+    store = Store.open(_settings(options).db_url)
+    try:
+        query = RunQuery(all_owners=True)
+        if options.file == "-":
+            count = export_jsonl(store, sys.stdout.buffer, query)
+        else:
+            count = _write_whole(Path(options.file), lambda out: export_jsonl(store, out, query))
+    finally:
+        store.close()
+    print(f"{count} trace(s) exported.", file=sys.stderr)
+    return DONE
+
+
+def _write_whole(path: Path, write: Callable[[BinaryIO], int]) -> int:
+    temporary = path.with_name(f"{path.name}.part")
+    try:
+        with temporary.open("wb") as out:
+            count = write(out)
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}). Choose another file.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def import_traces(options: argparse.Namespace) -> int:
+    """Add the traces of a JSONL file; bad lines are named and the rest is kept (exit code 1 if there were any)."""
+    from storage.exchange import import_jsonl
+    from storage.store import Store
+
+    store = Store.open(_settings(options).db_url)
+    try:
+        if options.file == "-":
+            report = import_jsonl(store, sys.stdin.buffer)
+        else:
+            try:
+                with Path(options.file).open("rb") as lines:
+                    report = import_jsonl(store, lines)
+            except OSError as error:
+                raise InputError(f"{options.file} cannot be read ({error.strerror or error}).") from None
+    finally:
+        store.close()
+    for bad in report.errors:
+        print(f"line {bad.number}: {bad.message}", file=sys.stderr)
+    print(f"{report.imported} imported, {report.skipped} already there, {len(report.errors)} bad.", file=sys.stderr)
+    return FAILED if report.errors else DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

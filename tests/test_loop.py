@@ -1,0 +1,338 @@
+"""The coordination loop against scripted agents: stop reasons, attempts, masks, what each role sees, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.fakes import FakePool, ListedPolicy, ScriptedAgent, collect, finished
+from trinity_core.errors import AgentError, InputError, NoAgentError
+from trinity_core.session.loop import RunRequest, check_messages, run
+from trinity_core.types import (
+    Finish,
+    Limits,
+    Message,
+    Note,
+    Reply,
+    Role,
+    RunFinished,
+    RunParams,
+    RunStarted,
+    Sampling,
+    Status,
+    StopReason,
+    Suggestion,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+    Verdict,
+)
+from trinity_core.wire import event as from_json
+from trinity_core.wire import plain
+
+W, T, V = Role.WORKER, Role.THINKER, Role.VERIFIER
+
+
+def end_of(events: list) -> RunFinished:
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    return last
+
+
+async def test_accept_ends_the_run_with_the_worker_answer() -> None:
+    pool = FakePool(ScriptedAgent("a", "Six sevens.\nAnswer: 42", "Right.\nVERDICT: ACCEPT"))
+    events = await collect(pool, ListedPolicy([("a", W), ("a", V)]))
+    end = end_of(events)
+    assert (end.status, end.stop_reason, end.answer_turn, end.flag) == (Status.DONE, StopReason.ACCEPTED, 1, None)
+    assert end.answer == "Six sevens.\nAnswer: 42"
+    assert (end.totals.turns, end.totals.calls) == (2, 2)
+
+
+async def test_events_are_numbered_without_gaps_and_survive_json() -> None:
+    pool = FakePool(ScriptedAgent("a", "Answer: 42", AgentError("down", kind="transport")), ScriptedAgent("b", "ok"))
+    events = await collect(pool, ListedPolicy([("a", W), ("a", T), ("b", T)]), params=RunParams(max_turns=2))
+    assert [event.seq for event in events] == list(range(len(events)))
+    assert isinstance(events[0], RunStarted)
+    for event in events:
+        assert from_json(plain(event)) == event
+
+
+async def test_turns_exhausted_keeps_the_newest_worker_answer() -> None:
+    pool = FakePool(ScriptedAgent("a", "Answer: 1", "Wrong.\nVERDICT: REVISE", "Answer: 2", "Hm.", "Think."))
+    policy = ListedPolicy([("a", W), ("a", V), ("a", W), ("a", V), ("a", T)])
+    end = end_of(await collect(pool, policy))
+    assert (end.stop_reason, end.answer, end.answer_turn) == (StopReason.TURNS_EXHAUSTED, "Answer: 2", 3)
+    assert end.totals.turns == 5
+
+
+async def test_a_reply_without_a_verdict_ends_nothing() -> None:
+    pool = FakePool(ScriptedAgent("a", "Answer: 1", "Looks fine to me.", "Good.\nVERDICT: ACCEPT"))
+    events = await collect(pool, ListedPolicy([("a", W), ("a", V), ("a", V)]))
+    assert [done.verdict for done in finished(events)] == [None, Verdict.NONE, Verdict.ACCEPT]
+
+
+async def test_accept_before_any_answer_ends_nothing() -> None:
+    # The verifier is masked until an answer exists; a policy that names it all the same must not end the run.
+    pool = FakePool(ScriptedAgent("a", "VERDICT: ACCEPT", "Answer: 42"))
+    events = await collect(pool, ListedPolicy([("a", V), ("a", W)]), params=RunParams(max_turns=2))
+    assert end_of(events).answer == "Answer: 42"
+    assert finished(events)[0].verdict is Verdict.ACCEPT
+
+
+async def test_only_a_verifier_spoke_leaves_no_answer() -> None:
+    pool = FakePool(ScriptedAgent("a", "VERDICT: ACCEPT"))
+    end = end_of(await collect(pool, ListedPolicy([("a", V)]), params=RunParams(max_turns=1)))
+    assert (end.answer, end.flag) == (None, "no_answer")
+
+
+async def test_verifier_is_masked_until_an_answer_exists() -> None:
+    pool = FakePool(ScriptedAgent("a", "Plan.", "Answer: 42", "VERDICT: ACCEPT"))
+    policy = ListedPolicy([("a", T), ("a", W), ("a", V)])
+    await collect(pool, policy)
+    assert ["verifier" in state.masked_roles for state in policy.states] == [True, True, False]
+
+
+async def test_a_refusal_is_a_turn_but_no_answer() -> None:
+    refusal = Reply("That is not about dates.", Finish.REFUSED)
+    pool = FakePool(ScriptedAgent("a", refusal, "Answer: 42", "VERDICT: ACCEPT"))
+    policy = ListedPolicy([("a", W), ("a", W), ("a", V)])
+    events = await collect(pool, policy)
+    assert "verifier" in policy.states[1].masked_roles
+    assert len(policy.states[1].turns) == 1
+    assert end_of(events).answer_turn == 2
+
+
+async def test_a_failed_call_is_an_attempt_that_masks_its_agent_and_uses_no_turn() -> None:
+    bad = ScriptedAgent("bad", AgentError("no route to host", kind="transport", retryable=True))
+    good = ScriptedAgent("good", "Answer: 42")
+    policy = ListedPolicy([("bad", W), ("good", W)])
+    events = await collect(FakePool(bad, good), policy, params=RunParams(max_turns=1))
+    first, second = finished(events)
+    assert (first.turn, first.attempt, second.turn, second.attempt) == (1, 1, 1, 2)
+    assert first.error is not None
+    assert (first.error.kind, first.error.retryable, first.finish) == ("transport", True, Finish.ERROR)
+    assert policy.states[1].masked_agents == {"bad": "no route to host"}
+    assert policy.states[1].turns == ()
+    assert [n.kind for n in events if isinstance(n, Note)] == ["masked"]
+    assert end_of(events).answer == "Answer: 42"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("", Finish.STOP),
+        Reply("  \n", Finish.STOP),
+        Reply("<think>long private plan", Finish.LENGTH),
+        Reply("", Finish.BLOCKED),
+        Reply("half an ans", Finish.INCOMPLETE),
+    ],
+)
+async def test_empty_blocked_and_cut_replies_are_attempts(reply: Reply) -> None:
+    pool = FakePool(ScriptedAgent("a", reply), ScriptedAgent("b", "Answer: 42"))
+    events = await collect(pool, ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1))
+    assert finished(events)[0].error is not None
+    assert end_of(events).answer == "Answer: 42"
+
+
+async def test_an_empty_verifier_reply_is_recorded_as_no_verdict() -> None:
+    pool = FakePool(ScriptedAgent("a", "Answer: 42", Reply("", Finish.BLOCKED)), ScriptedAgent("b", "VERDICT: ACCEPT"))
+    events = await collect(pool, ListedPolicy([("a", W), ("a", V), ("b", V)]))
+    assert finished(events)[1].verdict is Verdict.NONE
+    assert end_of(events).stop_reason is StopReason.ACCEPTED
+
+
+async def test_every_agent_down_fails_with_all_causes_and_keeps_the_answer() -> None:
+    a = ScriptedAgent("a", "Answer: 42", AgentError("a is gone"))
+    b = ScriptedAgent("b", AgentError("b is gone"))
+    end = end_of(await collect(FakePool(a, b), ListedPolicy([("a", W), ("a", V), ("b", V)])))
+    assert (end.status, end.stop_reason, end.answer) == (Status.FAILED, StopReason.FAILED, "Answer: 42")
+    assert end.error is not None
+    assert "a is gone" in end.error.message
+    assert "b is gone" in end.error.message
+
+
+async def test_three_failed_attempts_fail_the_run() -> None:
+    agents = [ScriptedAgent(name, AgentError("down")) for name in "abcd"]
+    events = await collect(FakePool(*agents), ListedPolicy([(name, W) for name in "abcd"]))
+    assert end_of(events).status is Status.FAILED
+    assert len(finished(events)) == 3
+
+
+async def test_an_agents_own_bug_is_a_failed_attempt_without_its_key() -> None:
+    pool = FakePool(ScriptedAgent("a", KeyError("sk-abcdefghijklmnop")), ScriptedAgent("b", "Answer: 1"))
+    events = await collect(pool, ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1))
+    error = finished(events)[0].error
+    assert error is not None
+    assert error.kind == "internal"
+    assert "sk-" not in error.message
+
+
+async def test_what_each_role_sees() -> None:
+    agent = ScriptedAgent("a", "The plan.", "Answer: 41", "Off by one.\nVERDICT: REVISE", "Plan two.", "Answer: 42")
+    await collect(FakePool(agent), ListedPolicy([("a", T), ("a", W), ("a", V), ("a", T), ("a", W)]))
+    thinker, worker, verifier, thinker2, worker2 = (r.brief for r in agent.requests)
+    assert (thinker.plan, thinker.answer, thinker.critique) == (None, None, None)
+    assert (worker.plan, worker.answer) == ("The plan.", None)
+    assert (verifier.plan, verifier.answer) == ("The plan.", "Answer: 41")
+    assert thinker2.critique == "revise: Off by one."
+    assert (worker2.plan, worker2.answer, worker2.critique) == ("Plan two.", "Answer: 41", "revise: Off by one.")
+    thinker_prompt = agent.requests[3].messages[1].content
+    assert "The plan." not in thinker_prompt  # a Thinker plans afresh
+    assert "Off by one." in thinker_prompt
+
+
+async def test_reasoning_is_kept_but_never_forwarded() -> None:
+    agent = ScriptedAgent("a", "<think>long private plan</think>The area is 6.", "VERDICT: ACCEPT")
+    policy = ListedPolicy([("a", W), ("a", V)])
+    events = await collect(FakePool(agent), policy)
+    prompt = "\n".join(message.content for message in agent.requests[1].messages)
+    assert "The area is 6." in prompt
+    assert "private plan" not in prompt
+    assert "private plan" not in policy.states[1].turns[0].text
+    assert finished(events)[0].reasoning == "long private plan"
+    assert "private plan" in finished(events)[0].raw
+
+
+async def test_a_thinkers_suggestion_reaches_only_the_next_decision() -> None:
+    def scripted() -> FakePool:
+        return FakePool(ScriptedAgent("a", "Split it.\nNEXT: worker a: add", "Answer: 42", "VERDICT: ACCEPT"))
+
+    policy = ListedPolicy([("a", T), ("a", W), ("a", V)])
+    await collect(scripted(), policy)
+    assert [state.suggested for state in policy.states] == [None, Suggestion(W, "a", "add"), None]
+    ignoring = ListedPolicy([("a", T), ("a", W), ("a", V)])
+    await collect(scripted(), ignoring, params=RunParams(follow_thinker=False))
+    assert [state.suggested for state in ignoring.states] == [None, None, None]
+
+
+async def test_budgets_stop_before_the_call_that_would_exceed_them() -> None:
+    reply = Reply("Answer: 42", Finish.STOP, usage=Usage(input=60, output=40), cost=0.5)
+    for limits in (Limits(calls=1), Limits(tokens=100), Limits(cost=0.5)):
+        agent = ScriptedAgent("a", reply, reply)
+        end = end_of(await collect(FakePool(agent), ListedPolicy([("a", W)] * 2), params=RunParams(limits=limits)))
+        assert (end.stop_reason, end.answer, len(agent.requests)) == (StopReason.BUDGET, "Answer: 42", 1)
+
+
+async def test_totals_count_failed_calls_and_keep_the_unknown_unknown() -> None:
+    agents = ScriptedAgent("a", AgentError("x")), ScriptedAgent("b", Reply("Answer: 1", Finish.STOP, usage=Usage(3, 4)))
+    end = end_of(await collect(FakePool(*agents), ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1)))
+    assert (end.totals.calls, end.totals.turns, end.totals.usage, end.totals.cost) == (2, 1, Usage(3, 4), None)
+
+
+async def test_sampling_settings_are_sent_only_when_set() -> None:
+    agent = ScriptedAgent("a", "Answer: 1", "Answer: 1")
+    await collect(FakePool(agent), ListedPolicy([("a", W)]), params=RunParams(max_turns=1))
+    sampling = Sampling(max_tokens=5, temperature=0.0)
+    await collect(FakePool(agent), ListedPolicy([("a", W)]), params=RunParams(max_turns=1, sampling=sampling))
+    plain_request, set_request = (request.sent() for request in agent.requests)
+    assert "temperature" not in plain_request
+    assert (set_request["temperature"], set_request["max_tokens"]) == (0.0, 5)
+
+
+async def test_stop_while_an_agent_hangs_keeps_the_partial_and_closes_the_call() -> None:
+    agent = ScriptedAgent("a", 60.0)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, stop.set)
+    began = time.monotonic()
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)]), stop=stop)
+    assert time.monotonic() - began < 1.0
+    end = end_of(events)
+    assert (end.status, end.stop_reason) == (Status.CANCELLED, StopReason.CANCELLED)
+    (done,) = finished(events)
+    assert (done.finish, done.text) == (Finish.INCOMPLETE, "partial")
+    assert agent.closed == 1
+
+
+async def test_stop_while_the_policy_decides() -> None:
+    stop = asyncio.Event()
+    policy = ListedPolicy([("a", W)], delay=60.0)
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    events = await collect(FakePool(ScriptedAgent("a")), policy, stop=stop)
+    assert end_of(events).status is Status.CANCELLED
+    assert policy.closed == 1
+
+
+@pytest.mark.parametrize("after", range(8))
+async def test_stop_or_close_after_any_event_leaves_nothing_running(after: int) -> None:
+    for close in (False, True):
+        agent = ScriptedAgent("a", "Answer: 42 it is", "VERDICT: ACCEPT")
+        policy = ListedPolicy([("a", W), ("a", V)])
+        stop = asyncio.Event()
+        events = run(RunRequest((Message("user", "q"),)), FakePool(agent), policy, stop)
+        seen = []
+        async for event in events:
+            seen.append(event)
+            if len(seen) == after + 1:
+                if close:
+                    await events.aclose()
+                    break
+                stop.set()
+        assert policy.closed == (1 if len(seen) > 1 or not close else policy.closed)
+        assert agent.closed == len(agent.requests)
+        if not close:
+            assert end_of(seen).status is Status.CANCELLED
+        assert len(asyncio.all_tasks()) == 1
+
+
+async def test_follow_up_sees_the_whole_conversation() -> None:
+    agent = ScriptedAgent("a", "Answer: 84")
+    messages = (Message("user", "6*7?"), Message("assistant", "Answer: 42"), Message("user", "and doubled?"))
+    policy = ListedPolicy([("a", W)])
+    request = RunRequest(messages, params=RunParams(max_turns=1))
+    events = [event async for event in run(request, FakePool(agent), policy, asyncio.Event())]
+    assert end_of(events).answer == "Answer: 84"
+    assert policy.states[0].conversation == messages
+    assert "assistant: Answer: 42" in agent.requests[0].messages[1].content
+    assert agent.requests[0].brief.question == "and doubled?"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "empty"),
+        (" \n\t", "empty"),
+        ("x" * 200_000, "200,000 characters"),
+        ("PK\x03\x04\x00", "binary data"),
+        ("a\x00b", "position 2"),
+    ],
+)
+def test_unusable_questions_name_the_reason(text: str, part: str) -> None:
+    with pytest.raises(InputError, match=part):
+        check_messages([Message("user", text)])
+
+
+def test_no_message_or_no_question_is_refused() -> None:
+    with pytest.raises(InputError):
+        check_messages([])
+    with pytest.raises(InputError):
+        check_messages([Message("user", "q"), Message("assistant", "a")])
+
+
+async def test_lone_surrogates_are_replaced_and_reported() -> None:
+    agent = ScriptedAgent("a", "Answer: 1")
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)]), "hi \ud83d there", RunParams(max_turns=1))
+    assert agent.requests[0].brief.question == "hi \ufffd there"
+    assert [note.kind for note in events if isinstance(note, Note)] == ["cleaned"]
+
+
+async def test_nothing_left_to_choose_is_a_failed_run() -> None:
+    class Empty(ListedPolicy):
+        async def decide(self, state):  # type: ignore[no-untyped-def]
+            raise NoAgentError("no model available")
+
+    end = end_of(await collect(FakePool(ScriptedAgent("a")), Empty([])))
+    assert end.status is Status.FAILED
+    assert end.error is not None
+    assert "no model available" in end.error.message
+
+
+async def test_a_turns_request_and_decision_are_in_its_first_event() -> None:
+    agent = ScriptedAgent("a", "Answer: 1")
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)]), params=RunParams(max_turns=1))
+    (started,) = [event for event in events if isinstance(event, TurnStarted)]
+    assert started.request == agent.requests[0].sent()
+    assert started.decision is not None
+    assert started.decision.role is W
+    assert isinstance(events[-2], TurnFinished)

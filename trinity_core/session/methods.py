@@ -1,0 +1,64 @@
+"""Methods: how a question is answered. All of them yield the same events.
+
+- `coordinator`: the loop with the learned policy (or, where no head fits, the untrained one, which says so).
+- `random`: the loop with uniform choices.
+- `fixed`: the loop as Thinker, Worker, Verifier in rotation.
+- `single:NAME`: one Worker call to one agent, with the same role prompt as in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from trinity_core.coordinator.policy import FixedPolicy, Policy, RandomPolicy, SinglePolicy
+from trinity_core.errors import InputError
+from trinity_core.session.loop import Members, RunRequest, check_messages, run
+from trinity_core.types import AnyRunEvent
+
+SINGLE = "single:"
+
+
+class Methods:
+    """Every method over one pool.
+
+    `coordinator` returns the learned policy, waiting until it is loaded; it raises BackboneError or
+    CheckpointError when it cannot be.
+    """
+
+    def __init__(self, pool: Members, coordinator: Callable[[], Awaitable[Policy]]) -> None:
+        self.pool = pool
+        self._coordinator = coordinator
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("coordinator", "random", "fixed", *(SINGLE + name for name in self.pool.names))
+
+    def check(self, request: RunRequest) -> None:
+        """Raise InputError when `request` cannot be run at all: unknown method, unusable messages or settings."""
+        if request.method not in self.names:
+            raise InputError(f"There is no method {request.method!r}. Choose one of: {', '.join(self.names)}.")
+        if request.params.max_turns < 1:
+            raise InputError(f"A run needs at least one turn, not {request.params.max_turns}.")
+        check_messages(request.messages)
+
+    async def answer(self, request: RunRequest, stop: asyncio.Event) -> AsyncIterator[AnyRunEvent]:
+        """Run `request`; see `session.loop.run`. Raises InputError before the first event, as `check` does."""
+        self.check(request)
+        if request.method.startswith(SINGLE):
+            request = replace(request, params=replace(request.params, max_turns=1))
+        policy = await self._policy(request.method)
+        async with aclosing(run(request, self.pool, policy, stop)) as events:
+            async for event in events:
+                yield event
+
+    async def _policy(self, method: str) -> Policy:
+        if method == "coordinator":
+            return await self._coordinator()
+        if method == "random":
+            return RandomPolicy()
+        if method == "fixed":
+            return FixedPolicy()
+        return SinglePolicy(method.removeprefix(SINGLE))
