@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,6 +23,7 @@ from trinity_core.errors import ConfigError, InputError, TrinityError
 if TYPE_CHECKING:
     from storage.store import Store
     from trinity_core.agents.pool import Pool
+    from trinity_core.types import AnyJobEvent
 
 DONE, FAILED, BAD_USE, CANCELLED = 0, 1, 2, 130
 COMMANDS = ("serve", "ask", "train", "export", "import")
@@ -209,30 +210,62 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Pool, *, as_json:
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train a head with progress on stderr, save it as a checkpoint, and say how good it is."""
+    """Train a head on the built-in tasks, with progress on stderr, and save it as a checkpoint.
+
+    Ctrl+C stops it; no reply that was paid for is lost, and the next training takes up from there.
+    """
+    from trinity_core.coordinator.backbone import Backbone
     from trinity_core.session.loading import deploy
-    from trinity_core.training.command import train_sft
+    from trinity_core.tasks.builtin import builtin_tasks
+    from trinity_core.training.baselines import train_sft
+    from trinity_core.types import JobFinished
 
     settings, store, pool = _open(options)
     try:
-        result = asyncio.run(train_sft(settings, pool, store, seed=options.seed, show=_progress))
+        backbone = Backbone.load(settings, lambda fraction, message: _progress(message, round(100 * fraction), 100))
+        job = train_sft(settings, pool, store, backbone, builtin_tasks(), seed=options.seed)
+        last = asyncio.run(_follow_job(store.record_job(job), pool))
     finally:
-        asyncio.run(pool.aclose())
         store.close()
-    print(f"checkpoint {result.checkpoint_id}\n{result.path}")
-    for row in result.table:
-        print(row)
+    if not isinstance(last, JobFinished):
+        return FAILED
+    path = Path(last.result["path"])
+    print(f"{last.result['checkpoint_id']}\n{path}")
     if options.output:
-        Path(options.output).write_bytes(result.path.read_bytes())
+        _write_whole(Path(options.output), lambda out: out.write(path.read_bytes()))
     if options.deploy:
-        deploy(settings, result.checkpoint_id)
+        deploy(settings, last.result["checkpoint_id"])
     return DONE
+
+
+async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Pool) -> AnyJobEvent | None:
+    """Show a job's progress on stderr and return its last event."""
+    from trinity_core.types import CheckpointSaved, JobNote, Progress, Validation
+
+    last: AnyJobEvent | None = None
+    try:
+        async with aclosing(job) as events:  # type: ignore[type-var]
+            async for event in events:
+                last = event
+                if isinstance(event, Progress):
+                    _progress(event.message, event.done, event.total)
+                elif isinstance(event, Validation):
+                    line = f"  {event.name}: {100 * event.accuracy:.1f} % of {event.n}, turns {event.mean_turns:.2f}"
+                    print(line, file=sys.stderr)
+                elif isinstance(event, JobNote | CheckpointSaved):
+                    print(f"  {event.message}", file=sys.stderr)
+    finally:
+        await pool.aclose()
+    return last
 
 
 def _progress(message: str, done: int, total: int | None) -> None:
     share = f"{done}/{total}" if total else str(done)
-    end = "\n" if total is not None and done >= total else ""
-    print(f"\r\x1b[K{message} {share}", end=end, file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        end = "\n" if total is not None and done >= total else ""
+        print(f"\r\x1b[K{message} {share}", end=end, file=sys.stderr, flush=True)
+    elif total is not None and (done >= total or done % max(1, total // 10) == 0):
+        print(f"{message} {share}", file=sys.stderr, flush=True)
 
 
 def export_traces(options: argparse.Namespace) -> int:

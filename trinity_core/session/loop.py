@@ -339,33 +339,12 @@ class _Run:
                     reply = part
         if reply is None:
             stopped = failure is not None and failure.kind == "cancelled"
-            reply = Reply(
-                "".join(shown),
-                Finish.INCOMPLETE if stopped else Finish.ERROR,
-                "".join(thought),
-                seconds=time.monotonic() - began,
-            )
-        processed = process(request.brief.role, reply)
-        failure = failure or _unusable(reply, processed)
-        done = TurnFinished(
-            **self._head(),
-            turn=turn,
-            attempt=attempt,
-            agent=agent.spec.name,
-            role=request.brief.role,
-            raw=clean_text(reply.text),
-            text=clean_text(processed.text),
-            reasoning=clean_text(processed.reasoning),
-            verdict=processed.verdict,
-            suggestion=processed.suggestion,
-            usage=reply.usage,
-            finish=reply.finish if failure is None or reply.finish is not Finish.STOP else Finish.EMPTY,
-            cost=reply.cost,
-            first_token_s=reply.first_token_s,
-            seconds=reply.seconds or time.monotonic() - began,
-            request_id=reply.request_id,
-            error=failure,
-        )
+            finish = Finish.INCOMPLETE if stopped else Finish.ERROR
+            reply = Reply("".join(shown), finish, "".join(thought))
+        head = {**self._head(), "turn": turn, "attempt": attempt}
+        if not reply.seconds:
+            reply = replace(reply, seconds=time.monotonic() - began)
+        done = finish_turn(head, agent.spec.name, request.brief.role, reply, failure)
         self._take(done)
         yield done
 
@@ -417,6 +396,35 @@ class _Run:
                 task.cancel()
                 with suppress(asyncio.CancelledError, TrinityError):
                     await task
+
+
+def finish_turn(
+    head: Mapping[str, Any], agent: str, role: Role | None, reply: Reply, failure: Failure | None = None
+) -> TurnFinished:
+    """The finished turn that `reply` makes; `head` holds the event's own fields with turn and attempt.
+
+    A reply that is empty, blocked or cut off becomes a failed attempt, also when `failure` is None.
+    """
+    processed = process(role, reply)
+    failure = failure or _unusable(reply, processed)
+    empty = failure is not None and reply.finish is Finish.STOP
+    return TurnFinished(
+        **head,
+        agent=agent,
+        role=role,
+        raw=clean_text(reply.text),
+        text=clean_text(processed.text),
+        reasoning=clean_text(processed.reasoning),
+        verdict=processed.verdict,
+        suggestion=processed.suggestion,
+        usage=reply.usage,
+        finish=Finish.EMPTY if empty else reply.finish,
+        cost=reply.cost,
+        first_token_s=reply.first_token_s,
+        seconds=reply.seconds,
+        request_id=reply.request_id,
+        error=failure,
+    )
 
 
 class _OverBudget(Exception):

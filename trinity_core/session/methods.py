@@ -9,16 +9,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from trinity_core.coordinator.policy import FixedPolicy, Policy, RandomPolicy, SinglePolicy
-from trinity_core.errors import InputError
+from trinity_core.coordinator.policy import Choice, FixedPolicy, Policy, PolicySession, RandomPolicy
+from trinity_core.errors import InputError, NoAgentError
 from trinity_core.session.loop import Members, RunRequest, check_messages, run
-from trinity_core.types import AnyRunEvent
+from trinity_core.types import AnyRunEvent, Decision, LoopState, Mode, Role
 
 SINGLE = "single:"
+
+
+class SinglePolicy:
+    """Always the same agent as Worker: the baseline of asking one model, through the loop's own prompt."""
+
+    name = "single"
+    checkpoint_id: str | None = None
+    transcript_version: str | None = None
+    notice: str | None = None
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+
+    def session(self, run_id: str, agents: Sequence[str], *, mode: Mode, seed: int) -> PolicySession:
+        if self._agent not in agents:
+            raise NoAgentError(f"The pool has no agent {self._agent!r}.")
+        return self
+
+    async def decide(self, state: LoopState) -> Choice:
+        if (reason := state.masked_agents.get(self._agent)) is not None:
+            raise NoAgentError(f"{self._agent} failed: {reason}")
+        return Choice(Decision(self._agent, Role.WORKER, self._agent, Role.WORKER, Mode.FIXED), None)
+
+    def close(self) -> None:
+        """Nothing is kept for a run."""
 
 
 class Methods:

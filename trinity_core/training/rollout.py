@@ -1,0 +1,214 @@
+"""Playing tasks: replies remembered, single moves measured, whole runs graded.
+
+Everything that training and evaluation ask of the pool goes through `Recall`, which calls an agent once for each
+request and sample index and commits the reply before it is used, so an interrupted training loses no call. A
+failed or empty call is never stored and never scored as a wrong answer.
+
+Situations, prompts and post-processing are those of the loop itself (`session.loop.Situation`); a measured move
+and a move in the browser are the same request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from trinity_core.agents.base import Agent
+from trinity_core.agents.replies import ReplyStore, reply_key
+from trinity_core.answers import final_answer
+from trinity_core.coordinator.policy import Policy
+from trinity_core.errors import AgentError
+from trinity_core.session.loop import Members, RunRequest, Situation, finish_turn, run
+from trinity_core.session.methods import SinglePolicy
+from trinity_core.session.roles import render
+from trinity_core.tasks.graders import answer_kind, grade
+from trinity_core.tasks.task import Task
+from trinity_core.types import (
+    AgentSpec,
+    AnyRunEvent,
+    Message,
+    Mode,
+    Piece,
+    Reply,
+    Request,
+    Reset,
+    Role,
+    RunFinished,
+    RunParams,
+    Source,
+    Status,
+    StopReason,
+    TurnFinished,
+    Usage,
+)
+
+
+class Recall:
+    """A pool whose agents answer from the reply store first."""
+
+    def __init__(self, pool: Members, replies: ReplyStore, sample: int = 0) -> None:
+        self._pool = pool
+        self._agents: dict[str, Agent] = {n: _Recalled(pool.agent(n), replies, sample) for n in pool.names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._pool.names
+
+    @property
+    def specs(self) -> tuple[AgentSpec, ...]:
+        return self._pool.specs
+
+    def agent(self, name: str) -> Agent:
+        return self._agents[name]
+
+
+class _Recalled:
+    """One agent behind the reply store; two equal requests under way at once make one call."""
+
+    def __init__(self, agent: Agent, replies: ReplyStore, sample: int) -> None:
+        self._agent, self._replies, self._sample = agent, replies, sample
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @property
+    def spec(self) -> AgentSpec:
+        return self._agent.spec
+
+    async def stream(self, request: Request) -> AsyncIterator[Piece | Reset | Reply]:
+        key = reply_key(request)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            reply = self._replies.get_reply(key, self._sample)
+            if reply is None:
+                reply = await self._call(request)
+                self._replies.put_reply(key, self._sample, request.sent(), reply)
+        if reply.text:
+            yield Piece(reply.text)
+        yield reply
+
+    async def _call(self, request: Request) -> Reply:
+        async with aclosing(self._agent.stream(request)) as parts:  # type: ignore[type-var]
+            async for part in parts:
+                if isinstance(part, Reply):
+                    return part
+        raise AgentError(f"{self.spec.name} ended without a reply.", kind="truncated", retryable=True)
+
+    async def aclose(self) -> None:
+        await self._agent.aclose()
+
+
+async def move(pool: Members, situation: Situation, name: str, role: Role) -> TurnFinished:
+    """What agent `name` in `role` does in `situation`, as the loop would record it. Raises AgentError."""
+    brief = situation.brief(role)
+    agent = pool.agent(name)
+    reply: Reply | None = None
+    async with aclosing(agent.stream(Request(agent.spec, render(brief), brief))) as parts:  # type: ignore[type-var]
+        async for part in parts:
+            if isinstance(part, Reply):
+                reply = part
+    if reply is None:
+        raise AgentError(f"{name} ended without a reply.", kind="truncated", retryable=True)
+    head = {"run_id": "", "seq": 0, "at": 0.0, "turn": len(situation.turns) + 1, "attempt": 1}
+    return finish_turn(head, name, role, reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One task answered by one method. `turns` counts finished turns, `calls` failed ones too."""
+
+    task: Task
+    correct: bool
+    answer: str | None
+    turns: int
+    calls: int
+    accepted: bool
+    usage: Usage
+    path: tuple[str, ...]
+    """`agent:role` of each turn."""
+
+
+async def play(
+    task: Task, pool: Members, policy: Policy, *, seed: int = 0, params: RunParams | None = None
+) -> Played:
+    """Run the loop on `task` and grade its answer.
+
+    An accepted answer is graded as it stands; otherwise the newest one that commits to something of the task's
+    kind. Raises AgentError when the run failed: that is a failed call, not a wrong answer.
+    """
+    params = params or RunParams()
+    request = RunRequest((Message("user", task.question),), source=Source.TRAIN, params=params, seed=seed)
+    done: list[TurnFinished] = []
+    last: AnyRunEvent | None = None
+    async for event in run(request, pool, policy, asyncio.Event()):
+        last = event
+        if isinstance(event, TurnFinished):
+            done.append(event)
+    assert isinstance(last, RunFinished)
+    if last.status is not Status.DONE:
+        raise AgentError(last.error.message if last.error else f"The run ended as {last.status}.", kind="failed")
+    accepted = last.stop_reason is StopReason.ACCEPTED
+    answer = last.answer if accepted else final_answer(done, answer_kind(task)).text
+    turns = [turn for turn in done if turn.error is None]
+    return Played(
+        task=task,
+        correct=answer is not None and grade(task, answer).correct,
+        answer=answer,
+        turns=last.totals.turns,
+        calls=last.totals.calls,
+        accepted=accepted,
+        usage=last.totals.usage,
+        path=tuple(f"{turn.agent}:{turn.role}" for turn in turns),
+    )
+
+
+async def play_all(tasks: Sequence[Task], pool: Members, policy: Policy, *, seed: int = 0) -> tuple[Played, ...]:
+    """Every task once; task i has the seed `seed + i`."""
+    return tuple([await play(task, pool, policy, seed=seed + i) for i, task in enumerate(tasks)])
+
+
+async def play_single(tasks: Sequence[Task], pool: Members, name: str) -> tuple[Played, ...]:
+    """Every task by one Worker call to agent `name`."""
+    policy, params = SinglePolicy(name), RunParams(max_turns=1, mode=Mode.ARGMAX)
+    return tuple([await play(task, pool, policy, params=params) for task in tasks])
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Accuracy over `n` tasks with a 95 % Wilson interval, beside mean turns and tokens."""
+
+    name: str
+    n: int
+    accuracy: float
+    low: float
+    high: float
+    mean_turns: float
+    mean_tokens: float
+
+    def __str__(self) -> str:
+        interval = f"[{100 * self.low:5.1f}, {100 * self.high:5.1f}]"
+        return f"{self.name:<28} {100 * self.accuracy:5.1f} %  {interval}  n={self.n}  turns {self.mean_turns:.2f}"
+
+
+def score(name: str, played: Sequence[Played]) -> Score:
+    """Summarise `played`; raises ValueError when it is empty."""
+    if not played:
+        raise ValueError("nothing was played")
+    n, right = len(played), sum(p.correct for p in played)
+    low, high = wilson(right, n)
+    tokens = [(p.usage.input or 0) + (p.usage.output or 0) for p in played]
+    return Score(name, n, right / n, low, high, sum(p.turns for p in played) / n, sum(tokens) / n)
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a proportion (E. B. Wilson, 1927)."""
+    z = 1.959964
+    p, scale = right / n, 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def best_per_question(singles: Iterable[Sequence[Played]]) -> tuple[Played, ...]:
+    """For each task the single agent that was right, if any: the ceiling of choosing one agent."""
+    return tuple(max(column, key=lambda p: p.correct) for column in zip(*singles, strict=True))
