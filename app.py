@@ -195,7 +195,7 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Pool, *, as_json:
 
     last: AnyRunEvent | None = None
     try:
-        async with aclosing(store.record(methods.answer(request, stop))) as events:  # type: ignore[type-var]
+        async with aclosing(store.record(methods.answer(request, stop))) as events:
             async for event in events:
                 show(event)
                 last = event

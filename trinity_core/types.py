@@ -435,7 +435,8 @@ class TurnFinished(RunEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note(RunEvent):
-    """Something worth telling. `kind`: trimmed, masked, retried, budget, cleaned, untrained."""
+    """Something worth telling. `kind`: trimmed, masked, retried, budget, cleaned, untrained,
+    suggestion (a part of a Thinker's suggestion was not followed)."""
 
     kind: str
     message: str

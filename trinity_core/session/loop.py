@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from trinity_core.agents.base import Agent
-from trinity_core.answers import final_answer
+from trinity_core.answers import FinalAnswer, final_answer
 from trinity_core.config import MAX_QUESTION_CHARS
 from trinity_core.coordinator.policy import Choice, Policy
 from trinity_core.errors import AgentError, InputError, NoAgentError, TrinityError
@@ -223,6 +223,8 @@ class _Run:
         )
         if self.cleaned:
             yield self._note("cleaned", self.cleaned)
+        if self.policy.notice:
+            yield self._note("untrained", self.policy.notice)
         session = self.policy.session(request.run_id, self.pool.names, mode=self.params.mode, seed=request.seed)
         try:
             for turn in range(1, self.params.max_turns + 1):
@@ -249,18 +251,17 @@ class _Run:
 
     def _end(self, status: Status, reason: StopReason, error: Failure | None = None) -> RunFinished:
         if reason is StopReason.ACCEPTED and self.answer is not None:
-            text, turn, flag = self.answer.text, self.answer.turn, None
+            final = FinalAnswer(self.answer.text, self.answer.turn)
         else:
             final = final_answer(self.finished)
-            text, turn, flag = final.text, final.turn, final.flag
         self.totals = replace(self.totals, seconds=time.monotonic() - self.began)
         return RunFinished(
             **self._head(),
             status=status,
             stop_reason=reason,
-            answer=text,
-            answer_turn=turn,
-            flag=flag,
+            answer=final.text,
+            answer_turn=final.turn,
+            flag=final.flag,
             totals=self.totals,
             error=error,
         )
@@ -271,8 +272,8 @@ class _Run:
         for attempt in range(1, ATTEMPTS + 1):
             choice: Choice = await self._unless_stopped(decide(self._state()))
             self.totals = replace(self.totals, encode_ms=self.totals.encode_ms + choice.decision.encode_ms)
-            for note in choice.notes:
-                yield self._note("trimmed", note, turn)
+            for kind, message in choice.notes:
+                yield self._note(kind, message, turn)
             self._check_budget()
             brief = self.situation.brief(choice.decision.role)
             agent = self.pool.agent(choice.decision.agent)

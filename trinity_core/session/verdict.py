@@ -18,7 +18,8 @@ _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
 _MARKUP = r"[\s*_`#~|\[\](){}]*"
 _LABEL = rf"{_MARKUP}(?:(?:my|final|overall|the)\s+)*verdict\b{_MARKUP}"
 _LINE = re.compile(
-    rf"^\s*(?:[-*+•]\s+)?{_LABEL}(?:is\b\s*:?|[:=\-–—>]+){_MARKUP}(?P<word>accept|revise)\b(?P<rest>.*)$", re.IGNORECASE
+    rf"^\s*(?:[-*+•]\s+)?{_LABEL}(?:is\b\s*:?|[:=\-–—>]+){_MARKUP}(?P<word>accept|revise)\b(?P<rest>.*)$",
+    re.IGNORECASE,
 )
 _JSON = re.compile(r'^\s*\{\s*"verdict"\s*:\s*"(?P<word>accept|revise)"(?P<rest>)\s*\}\s*$', re.IGNORECASE)
 _HEADING = re.compile(rf"^{_LABEL}[:=]?{_MARKUP}$", re.IGNORECASE)

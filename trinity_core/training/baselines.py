@@ -12,6 +12,7 @@ accuracy less a small cost per turn. Not covered: evolution, which needs no targ
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ class Features:
                 )
                 return backbone.encode(tokens.tokens, tokens.suffix, run_id=run_id).h.astype(np.float64)
 
-            self._known[key] = await backbone.call(encode)
+            self._known[key] = await backbone.call(encode, threading.Event())
         return self._known[key]
 
 

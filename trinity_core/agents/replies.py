@@ -1,0 +1,39 @@
+"""What training asks of a store of agents' replies, so that the core needs no database.
+
+A reply is looked up by the request as it is sent, whole: two requests that differ in any field that reaches the
+agent have different keys. `sample` tells several replies to the same request apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from trinity_core import wire
+from trinity_core.types import Finish, Reply, Request
+
+KEPT = frozenset({Finish.STOP, Finish.LENGTH, Finish.REFUSED})
+"""How a reply must have ended to be kept. Failed, blocked, empty and cut-off ones are asked for again."""
+
+
+class ReplyStore(Protocol):
+    """Replies by key and sample number. May be called from any thread; both methods may block on a disk."""
+
+    def get_reply(self, key: str, sample: int) -> Reply | None:
+        """The reply stored first under (key, sample), or None."""
+        ...
+
+    def put_reply(self, key: str, sample: int, request_json: Mapping[str, Any], reply: Reply) -> None:
+        """Commit `reply` before returning, so that it may be used. The first one stored under a key stays, and
+        one that `keepable` rejects is not stored."""
+        ...
+
+
+def reply_key(request: Request) -> str:
+    """Digest of everything that reaches the agent, in hexadecimal."""
+    return wire.digest(request.sent())
+
+
+def keepable(reply: Reply) -> bool:
+    """Whether `reply` may be stored: it ended by itself and says something."""
+    return reply.finish in KEPT and bool(reply.text.strip())
