@@ -1,0 +1,266 @@
+"""What the store takes in and hands out: frozen records. `rows` turns them into rows and back.
+
+Fields have defaults wherever an imported trace may lack them. Dicts appear only where the schema has JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trinity_core.tasks.task import Task
+from trinity_core.types import (
+    AgentSpec,
+    Decision,
+    Failure,
+    Finish,
+    Message,
+    Role,
+    RunParams,
+    Source,
+    Status,
+    StopReason,
+    Suggestion,
+    Totals,
+    Usage,
+    Verdict,
+)
+
+QUESTION_CHARS = 80
+"""Characters of the question that a list shows."""
+
+SortKey = Literal[
+    "created_at",
+    "question",
+    "roles",
+    "agents",
+    "verdict",
+    "status",
+    "stop_reason",
+    "source",
+    "method",
+    "turn_count",
+    "seconds",
+    "tokens",
+    "cost",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNote:
+    kind: str
+    message: str
+    at: float
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A judgement of a run, or of one of its turns when `turn_id` is set. `labeller` "" is nobody in particular."""
+
+    id: str
+    run_id: str
+    kind: str
+    value: str
+    turn_id: str | None = None
+    labeller: str = ""
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """One call as `turn_started` and `turn_finished` told it. `finish` is None while the call goes on.
+
+    `hidden` is h as little-endian float16. Failed attempts have `error`.
+    """
+
+    id: str
+    turn: int
+    attempt: int = 1
+    agent: str = ""
+    role: Role | None = None
+    verdict: Verdict | None = None
+    finish: Finish | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    seconds: float | None = None
+    first_token_s: float | None = None
+    cost: float | None = None
+    request_id: str | None = None
+    text: str = ""
+    raw: str = ""
+    reasoning: str = ""
+    decision: Decision | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+    suggestion: Suggestion | None = None
+    usage: Usage = field(default_factory=Usage)
+    error: Failure | None = None
+    hidden: bytes | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether this is the turn itself rather than a failed attempt or a call that goes on."""
+        return self.finish is not None and self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run with everything in it; turns in order of (turn, attempt)."""
+
+    id: str
+    owner: str | None = None
+    source: Source = Source.CLI
+    method: str = "imported"
+    status: Status = Status.DONE
+    stop_reason: StopReason | None = None
+    flag: str | None = None
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    answer_turn: int | None = None
+    params: RunParams = field(default_factory=RunParams)
+    pool: tuple[AgentSpec, ...] = ()
+    seed: int | None = None
+    parent_run_id: str | None = None
+    fork_turn: int | None = None
+    checkpoint_id: str | None = None
+    transcript_version: str | None = None
+    prompt_version: str | None = None
+    totals: Totals | None = None
+    error: Failure | None = None
+    created_at: float = 0.0
+    finished_at: float | None = None
+    notes: tuple[StoredNote, ...] = ()
+    turns: tuple[StoredTurn, ...] = ()
+    labels: tuple[Label, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """The newest user message, or the empty string."""
+        return next((m.content for m in reversed(self.messages) if m.role == "user"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One row of the list. `question` is cut to 80 characters; `roles` reads "T·W·V"."""
+
+    id: str
+    created_at: float
+    question: str
+    roles: str
+    agents: str
+    verdict: Verdict | None
+    status: Status
+    stop_reason: StopReason | None
+    flag: str | None
+    source: Source
+    method: str
+    owner: str | None
+    checkpoint_id: str | None
+    turn_count: int
+    seconds: float | None
+    tokens: int | None
+    cost: float | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Newest value of each kind of label on the run itself, cut to 80 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """What to list. Filters combine with "and"; None does not filter.
+
+    `search` is looked for as it stands, in any case, in question, answer and turn texts. Rows shown are those of
+    `owner` and those without an owner; `all_owners` shows everybody's. `since` is inclusive, `until` exclusive.
+    `deleted` lists the bin instead. `agent` took part in the run; `roles` is the whole sequence.
+    """
+
+    search: str = ""
+    owner: str | None = None
+    all_owners: bool = False
+    status: Status | None = None
+    stop_reason: StopReason | None = None
+    verdict: Verdict | None = None
+    agent: str | None = None
+    roles: tuple[Role, ...] | None = None
+    source: Source | None = None
+    method: str | None = None
+    checkpoint_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+    label: str | None = None
+    unlabelled: bool = False
+    deleted: bool = False
+    sort: SortKey = "created_at"
+    descending: bool = True
+    page: int = 1
+    page_size: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """`total` counts all rows that match, `page` counts from 1."""
+
+    rows: tuple[RunSummary, ...]
+    total: int
+    page: int
+    page_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """A task and whose it is (None: everybody's). `run_id` is the trace it was made from."""
+
+    task: Task
+    owner: str | None = None
+    run_id: str | None = None
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """One optimisation. `validations` are the JSON forms of `Validation` events, oldest first."""
+
+    id: str
+    method: str
+    status: Status = Status.RUNNING
+    seed: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    pool: tuple[AgentSpec, ...] = ()
+    backbone: str | None = None
+    checkpoint_id: str | None = None
+    owner: str | None = None
+    validations: tuple[Mapping[str, Any], ...] = ()
+    result: Mapping[str, Any] | None = None
+    error: Failure | None = None
+    created_at: float = 0.0
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGeneration:
+    """What replaying one generation needs (seed, fitness in ask order; NaN where it was not finite), and its cost."""
+
+    training_run_id: str
+    number: int
+    seed: int
+    fitness: tuple[float, ...]
+    sigma: float | None = None
+    evaluations: int = 0
+    agent_calls: int = 0
+    failed_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    agent_shares: Mapping[str, float] = field(default_factory=dict)
+    role_shares: Mapping[str, float] = field(default_factory=dict)
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """Where a checkpoint lies. `id` is the hash of the file's content."""
+
+    id: str
+    path: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    training_run_id: str | None = None
+    created_at: float = 0.0

@@ -1,0 +1,222 @@
+"""The command line as a user calls it: real processes, the real model, exit codes, and bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def app(*arguments: str, home: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """`python app.py ARGUMENTS --home HOME`, finished."""
+    command = [sys.executable, str(ROOT / "app.py"), *arguments, "--home", str(home)]
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        command, capture_output=True, text=True, cwd=ROOT, timeout=120, **options
+    )
+
+
+def rows(home: Path, sql: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(home / "trinity.db") as db:
+        return list(db.execute(sql))
+
+
+@pytest.mark.model
+def test_ask_prints_one_event_a_line_and_stores_the_run(home: Path) -> None:
+    done = app("ask", "What is 17 times 23?", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.split("\n") if line]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert (events[0]["event"], events[-1]["event"]) == ("run_started", "run_finished")
+    assert "391" in events[-1]["answer"]
+    decisions = [event["decision"] for event in events if event["event"] == "turn_started"]
+    assert all(set(d["agent_logits"]) == {"smollm2", "symbolic", "lexical", "calendar"} for d in decisions)
+    assert all(set(d["role_logits"]) == {"worker", "thinker", "verifier"} for d in decisions)
+    ((run_id, status),) = rows(home, "select id, status from runs")
+    assert (run_id, status) == (events[0]["run_id"], "done")
+    turns = len([event for event in events if event["event"] == "turn_finished"])
+    assert rows(home, "select count(*) from turns") == [(turns,)]
+
+
+@pytest.mark.model
+def test_ask_without_json_prints_the_answer_on_stdout_only(home: Path) -> None:
+    done = app("ask", "How many letters are in the word banana?", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "6" in done.stdout
+    assert "turn 1" not in done.stdout
+    assert "turn 1" in done.stderr
+
+
+@pytest.mark.model
+def test_interrupting_ask_cancels_the_run_with_130(home: Path) -> None:
+    command = [sys.executable, str(ROOT / "app.py"), "ask", "Tell me about the sea.", "--json", "--home", str(home)]
+    command += ["--method", "single:smollm2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["event"] in ("delta", "turn_started"):
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read().split("\n")
+        assert process.wait(timeout=20) == 130
+    last = json.loads([line for line in rest if line][-1])
+    assert (last["event"], last["status"]) == ("run_finished", "cancelled")
+    assert rows(home, "select status, stop_reason from runs") == [("cancelled", "cancelled")]
+
+
+@pytest.mark.parametrize(
+    ("question", "part"),
+    [("", "empty"), ("   ", "empty"), ("x" * 100_001, "100,001 characters"), ("a\x01b", "binary")],
+    ids=["nothing", "blanks", "too-long", "binary"],
+)
+def test_unusable_questions_exit_with_2_and_name_the_fix(question: str, part: str, home: Path) -> None:
+    done = app("ask", question, home=home)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_method_lists_the_known_ones(home: Path) -> None:
+    done = app("ask", "Hi?", "--method", "single:nobody", home=home)
+    assert done.returncode == 2
+    assert "single:symbolic" in done.stderr
+
+
+def test_an_unknown_agent_in_the_pool_file_names_the_file_and_the_kinds(home: Path) -> None:
+    (home / "pool.toml").write_text('[[agents]]\nname = "x"\nkind = "symbolix"\n')
+    done = app("ask", "Hi?", home=home)
+    assert done.returncode == 2
+    assert "pool.toml" in done.stderr
+    assert "symbolic" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.model
+def test_a_corrupt_deployed_checkpoint_is_named_and_the_run_says_untrained(home: Path) -> None:
+    (home / "checkpoints").mkdir()
+    (home / "checkpoints" / f"{'0' * 64}.safetensors").write_bytes(b"not a checkpoint")
+    (home / "deployed.txt").write_text("0" * 64)
+    done = app("ask", "What is 2 + 2?", "--json", home=home)
+    assert "Traceback" not in done.stderr
+    notes = [json.loads(line) for line in done.stdout.splitlines() if '"note"' in line]
+    assert any(note["kind"] == "untrained" and "0000" in note["message"] for note in notes)
+
+
+def test_a_missing_backbone_is_named(home: Path) -> None:
+    done = app("ask", "What is 2 + 2?", "--backbone", str(home / "nowhere"), home=home)
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_named_with_the_fix(home: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = app("serve", "--port", str(taken.getsockname()[1]), home=home)
+    assert done.returncode == 2
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_host_needs_a_login(home: Path) -> None:
+    done = app("serve", "--host", "0.0.0.0", "--port", "0", home=home)
+    assert done.returncode == 2
+    assert "127.0.0.1" in done.stderr
+
+
+def test_a_database_that_is_no_database_is_named_and_kept(home: Path) -> None:
+    (home / "trinity.db").write_bytes(b"this is no database" * 100)
+    done = app("export", str(home / "out.jsonl"), home=home)
+    assert done.returncode == 1
+    assert "trinity.db" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (home / "trinity.db").read_bytes().startswith(b"this is no database")
+    assert not (home / "out.jsonl").exists()
+
+
+def test_import_reports_bad_lines_by_number_and_keeps_the_rest(home: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b'\xef\xbb\xbf{"id":"t1","text":"a"}\r\nnot json\r\n\r\n{"id":"t2","text":"b"}\r\n')
+    first, second = app("import", str(source), home=home), app("import", str(source), home=home)
+    assert first.returncode == 1
+    assert "line 2:" in first.stderr
+    assert "2 imported" in first.stderr
+    assert "0 imported, 2 already there" in second.stderr
+    out = app("export", "-", home=home)
+    assert out.returncode == 0
+    assert [json.loads(line)["id"] for line in out.stdout.splitlines()] == ["t1", "t2"]
+
+
+def test_files_that_cannot_be_used_exit_with_2(home: Path, tmp_path: Path) -> None:
+    assert app("import", str(tmp_path / "missing.jsonl"), home=home).returncode == 2
+    assert app("export", str(tmp_path / "no" / "folder.jsonl"), home=home).returncode == 2
+    assert app("ask", home=home).returncode == 2
+    assert app("nonsense", home=home).returncode == 2
+
+
+@pytest.mark.model
+def test_killing_the_process_keeps_every_finished_turn(home: Path) -> None:
+    command = [sys.executable, str(ROOT / "app.py"), "ask", "What is 6 * 7? Write the result backwards.", "--json"]
+    command += ["--home", str(home), "--method", "fixed"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["event"] == "turn_finished":
+                process.kill()
+                break
+    assert app("export", str(home / "out.jsonl"), home=home).returncode == 0
+    done = app("ask", "What is 1 + 1?", "--method", "single:symbolic", home=home)  # starts, and recovers
+    assert done.returncode == 0, done.stderr
+    assert ("interrupted",) in rows(home, "select status from runs")
+    assert rows(home, "select count(*) from turns where turn = 1 and finish is not null")[0][0] >= 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_named(home: Path) -> None:
+    app("import", "-", home=home, input='{"id":"t1","text":"a"}\n')
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, str(ROOT / "app.py"), "export", "-", "--home", str(home)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "space" in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback(home: Path) -> None:
+    app("import", "-", home=home, input='{"id":"t1","text":"a"}\n')
+    command = [sys.executable, str(ROOT / "app.py"), "export", "-", "--home", str(home)]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60)
+    os.close(write)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.model
+def test_serve_answers_before_the_model_is_ready_and_stops_on_interrupt(home: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(ROOT / "app.py"), "--port", str(port), "--home", str(home)]  # serve by default
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert f"http://127.0.0.1:{port}" in said
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        assert process.returncode in (0, 130)
+        assert "Traceback" not in process.stderr.read()
