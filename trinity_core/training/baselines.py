@@ -64,8 +64,8 @@ DISCOUNT = 0.7
 """Value of being right one turn later (own choice): a detour is worth less than the direct way."""
 TEMPERATURE = 0.1
 """τ of the soft targets softmax(value / τ)."""
-LOOKAHEAD = 2
-"""Further Worker turns looked at after a reply that is not yet right."""
+LOOKAHEAD = 1
+"""Further Worker turns looked at after a reply that is not yet right: enough for questions of two steps."""
 TURN_COST = 0.02
 """What a turn costs when a penalty is chosen on validation tasks; shown, never part of a reported accuracy."""
 MAX_TURNS = 5
@@ -161,6 +161,8 @@ async def explore(measure: Measure, task: Task, rng: np.random.Generator) -> lis
             visits.append(Visit(task, situation))
             outcomes = await measure.outcomes(task, situation)
             names = list(outcomes.values)
+            if not any(outcomes.values.values()):  # nobody gets anywhere from here
+                break
             best = max(names, key=lambda name: outcomes.values[name])
             if turn == 2 and (detour := outcomes.after[names[int(rng.integers(len(names)))]]) is not None:
                 visits.append(Visit(task, detour))

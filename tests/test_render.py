@@ -1,0 +1,471 @@
+"""Drawing runs without a server: the reducer, escaping, the lane, the plots, and the tables of traces."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from storage.records import RunPage, RunQuery, RunSummary, StoredRun, StoredTurn
+from trinity_core.session.loading import CoordinatorStatus
+from trinity_core.types import (
+    AgentSpec,
+    AnyRunEvent,
+    Decision,
+    Delta,
+    Failure,
+    Finish,
+    Message,
+    Mode,
+    Note,
+    Role,
+    RunFinished,
+    RunParams,
+    RunStarted,
+    Source,
+    Status,
+    StopReason,
+    Suggestion,
+    Totals,
+    TurnFinished,
+    TurnReset,
+    TurnStarted,
+    Usage,
+    Verdict,
+)
+from ui import plots, render, trace
+from ui.view import RunView
+
+HOSTILE = (
+    "<think>plan</think>\nfill <your name here> please",
+    "Rent is $1800 and $250 for heat, while $x^2$ is a square.",
+    "see [/INST] and [bold] in the prompt",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)> ![pixel](https://other.example/p.png)",
+    '"><svg onload=alert(1)>',
+    "&lt;b&gt; stays as typed &amp; so does this",
+    "{{value}} ${value} <|im_end|>",
+)
+
+
+class _Page(HTMLParser):
+    """What a browser would make of some markup: its elements, their attributes, and the visible text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def by_test_id(self, name: str) -> dict[str, str | None]:
+        return next(attrs for _, attrs in self.tags if attrs.get("data-testid") == name)
+
+
+def assert_inert(markup: str) -> _Page:
+    page = _Page(markup)
+    for tag, attrs in page.tags:
+        assert tag not in ("script", "img", "svg", "iframe", "object", "link", "style", "base", "form")
+        assert not [name for name in attrs if name.startswith("on") or name in ("src", "href", "srcset")]
+    return page
+
+
+class Events:
+    """Builds the events of one run."""
+
+    def __init__(self) -> None:
+        self.made: list[AnyRunEvent] = []
+
+    def add(self, kind: Any, /, **fields: Any) -> Events:
+        seq = len(self.made)
+        self.made.append(kind(run_id="r", seq=seq, at=1000.0 + seq, **fields))
+        return self
+
+    def start(self, question: str = "Why?", **fields: Any) -> Events:
+        given: dict[str, Any] = {
+            "messages": (Message("user", question),), "method": "coordinator", "source": Source.UI,
+            "params": RunParams(), "pool": (AgentSpec("a", "x"),), "seed": 0,
+        }  # fmt: skip
+        return self.add(RunStarted, **(given | fields))
+
+    def call(self, turn: int, text: str, *, agent: str = "a", role: Role = Role.WORKER, **fields: Any) -> Events:
+        attempt = fields.pop("attempt", 1)
+        decision = fields.pop("decision", None)
+        common = {"turn": turn, "attempt": attempt, "agent": agent, "role": role}
+        self.add(TurnStarted, **common, decision=decision)
+        self.add(Delta, turn=turn, attempt=attempt, text=text)
+        return self.add(TurnFinished, **common, raw=text, text=text, **fields)
+
+    def end(self, answer: str | None = None, status: Status = Status.DONE, **fields: Any) -> Events:
+        reason = fields.pop("stop_reason", StopReason.ACCEPTED)
+        return self.add(RunFinished, status=status, stop_reason=reason, answer=answer, **fields)
+
+    @property
+    def view(self) -> RunView:
+        return RunView.of(self.made)
+
+
+def decision(**fields: Any) -> Decision:
+    given: dict[str, Any] = {
+        "agent": "symbolic", "role": Role.WORKER, "own_agent": "symbolic", "own_role": Role.WORKER,
+        "mode": Mode.ARGMAX,
+        "agent_logits": {"smollm2": -1.0, "symbolic": 2.0, "lexical": 3.0},
+        "role_logits": {"worker": 1.0, "thinker": 0.5, "verifier": 2.0},
+        "agent_probs": {"smollm2": 0.05, "symbolic": 0.95, "lexical": 0.0},
+        "role_probs": {"worker": 0.62, "thinker": 0.38, "verifier": 0.0},
+        "margin": {"agent": 3.0, "role": 0.5},
+        "masked": {"agent:lexical": "it failed before", "role:verifier": "there is no answer yet"},
+    }  # fmt: skip
+    return Decision(**(given | fields))
+
+
+# --- The reducer ------------------------------------------------------------------------------------------
+
+
+def test_events_given_twice_or_again_from_the_start_change_nothing() -> None:
+    events = Events().start().call(1, "four").end("four")
+    view = events.view
+    before = (render.lane(view), render.conversation(view), view.version)
+    view.extend(events.made)
+    assert (render.lane(view), render.conversation(view), view.version) == before
+
+
+def test_a_reset_voids_what_was_streamed() -> None:
+    events = Events().start().add(TurnStarted, turn=1, attempt=1, agent="a", role=Role.WORKER)
+    events.add(Delta, turn=1, attempt=1, text="bad").add(TurnReset, turn=1, attempt=1, reason="rate limit, again")
+    events.add(Delta, turn=1, attempt=1, text="good")
+    assert events.view.calls[0].text == "good"
+    lane = render.lane(events.view)
+    assert "bad" not in lane
+    assert "rate limit, again" in lane
+
+
+def test_reasoning_and_text_stay_apart_and_reasoning_is_folded() -> None:
+    events = Events().start().add(TurnStarted, turn=1, attempt=1, agent="a", role=Role.WORKER)
+    events.add(Delta, turn=1, attempt=1, text="hm", channel="reasoning").add(Delta, turn=1, attempt=1, text="four")
+    call = events.view.calls[0]
+    assert (call.reasoning, call.text) == ("hm", "four")
+    page = _Page(render.lane(events.view))
+    assert "open" not in next(attrs for tag, attrs in page.tags if tag == "details")
+
+
+def test_the_next_question_continues_with_the_answer_but_not_with_an_unfinished_run() -> None:
+    running = Events().start("Q").call(1, "partial")
+    assert running.view.conversation() == (Message("user", "Q"),)
+    assert running.end("A").view.conversation() == (Message("user", "Q"), Message("assistant", "A"))
+
+
+@pytest.mark.parametrize(
+    ("suggested", "followed"),
+    [
+        (None, None),
+        (Suggestion(), None),
+        (Suggestion(instruction="hurry"), None),
+        (Suggestion(Role.WORKER), True),
+        (Suggestion(Role.WORKER, "symbolic"), True),
+        (Suggestion(Role.VERIFIER, "symbolic"), False),
+        (Suggestion(agent="smollm2"), False),
+    ],
+)
+def test_whether_a_suggestion_was_followed(suggested: Suggestion | None, followed: bool | None) -> None:
+    view = Events().start().call(1, "x", agent="symbolic", decision=decision(suggested=suggested)).view
+    assert view.calls[0].followed is followed
+    assert ("Thinker’s suggestion" in render.lane(view)) is (followed is not None)
+
+
+# --- Text stays text --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_text_is_visible_as_it_stands_and_does_nothing(text: str) -> None:
+    view = (
+        Events()
+        .start(text)
+        .call(1, text, reasoning=text, suggestion=Suggestion(Role.WORKER, text, text))
+        .add(Note, kind=text, message=text, turn=1)
+        .call(2, "", attempt=1, agent=text, error=Failure("transport", text))
+        .end(text, error=Failure("internal", text))
+        .view
+    )
+    for markup in (render.lane(view), render.conversation(view)):
+        assert assert_inert(markup).text.count(text) >= 2
+    assert_inert(render.status_line(view, time.time()))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_stored_trace_is_text_too(text: str) -> None:
+    turn = StoredTurn(
+        "t", 1, agent=text, role=Role.WORKER, finish=Finish.STOP, text=text, raw=text, reasoning=text,
+        request={"messages": [{"role": text, "content": text}], "model": text}, request_id=text,
+        decision=decision(agent=text, agent_logits={text: 1.0}, agent_probs={text: 1.0},
+                          masked={f"agent:{text}": text}, suggested=Suggestion(None, text, text)),
+        error=Failure(text, text),
+    )  # fmt: skip
+    run = StoredRun(
+        text, messages=(Message("user", text), Message("assistant", text), Message("user", text)), answer=text,
+        method=text, checkpoint_id=text, pool=(AgentSpec(text, text, options={text: text}),), turns=(turn,),
+        flag=text, error=Failure(text, text), stop_reason=StopReason.FAILED,
+    )  # fmt: skip
+    for markup in (trace.detail(run), trace.detail(run, confirm=True)):
+        assert assert_inert(markup).text.count(text) >= 10
+    row = RunSummary(text, 1.0, text, "W", text, None, Status.DONE, None, text, Source.CLI, text, None, None, 1, 1.0,
+                     3, None)  # fmt: skip
+    page = assert_inert(trace.table(RunPage((row,), 1, 1, 50), RunQuery(), text))
+    assert [attrs["data-id"] for tag, attrs in page.tags if tag == "tr" and "data-id" in attrs] == [text]
+    assert_inert(trace.deleted(text) + trace.nothing(text))
+
+
+def test_fenced_code_becomes_a_block_without_losing_a_character_of_it() -> None:
+    markup = render.prose("Run:\n```python\nprint('<b>')\n```\nAnswer: <1>\nbye")
+    assert "<pre><code>print(&#x27;&lt;b&gt;&#x27;)\n</code></pre>" in markup
+    assert '<strong class="final">Answer: &lt;1&gt;</strong>' in markup
+    assert _Page(markup).text == "Run:\nprint('<b>')\nAnswer: <1>\nbye"
+
+
+def test_an_unclosed_fence_keeps_its_text() -> None:
+    assert "rest <i>" in _Page(render.prose("```\nrest <i>")).text
+
+
+# --- The lane ---------------------------------------------------------------------------------------------
+
+
+def test_cards_carry_what_tests_and_styles_look_for() -> None:
+    view = (
+        Events()
+        .start()
+        .call(1, "", agent="b", error=Failure("empty", "no text"))
+        .call(1, "4", attempt=2)
+        .call(2, "accept: fine", agent="c", role=Role.VERIFIER, verdict=Verdict.ACCEPT)
+        .end("4", answer_turn=1)
+        .view
+    )
+    page = _Page(render.lane(view))
+    failed, done, verified = (page.by_test_id(name) for name in ("turn-1-attempt-1", "turn-1", "turn-2"))
+    assert (failed["data-status"], failed["data-agent"], failed["data-attempt"]) == ("failed", "b", "1")
+    assert (done["data-status"], done["data-agent"], done["data-attempt"]) == ("done", "a", "2")
+    assert (verified["data-role"], verified["data-verdict"]) == ("verifier", "accept")
+    assert page.by_test_id("run-end")["data-stop-reason"] == "accepted"
+    assert "✓ Accepted" in page.text
+    assert "Verifier" in page.text, "the role is a word, not only a colour"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sign", "word"),
+    [(Verdict.ACCEPT, "✓", "Accepted"), (Verdict.REVISE, "✗", "Revise"), (Verdict.NONE, "?", "No verdict")],
+)
+def test_a_verdict_is_a_sign_and_a_word(verdict: Verdict, sign: str, word: str) -> None:
+    text = _Page(render.verdict_badge(verdict)).text
+    assert sign in text
+    assert word in text
+
+
+def test_while_a_choice_is_made_the_lane_says_so() -> None:
+    view = Events().start().view
+    assert "Turn 1: the coordinator" in render.lane(view)
+    assert "Turn 2: the coordinator" in render.lane(Events().start().call(1, "x").view)
+
+
+def test_a_failed_run_names_member_turn_cause_and_next_step() -> None:
+    error = Failure("auth", "The key was refused.")
+    view = (
+        Events()
+        .start()
+        .call(1, "", agent="gpt", error=error)
+        .end(status=Status.FAILED, stop_reason=StopReason.FAILED, error=Failure("attempts", "Turn 1 failed 3 times."))
+        .view
+    )
+    text = _Page(render.conversation(view)).text
+    for part in ("Turn 1", "gpt", "failed 3 times", "Check this member's key"):
+        assert part in text
+
+
+def test_a_stopped_run_keeps_its_partial_text() -> None:
+    events = Events().start().add(TurnStarted, turn=1, attempt=1, agent="a", role=Role.WORKER)
+    events.add(Delta, turn=1, attempt=1, text="so far so good")
+    events.add(TurnFinished, turn=1, attempt=1, agent="a", role=Role.WORKER, text="so far so good",
+               error=Failure("cancelled", "Stopped on request."))  # fmt: skip
+    ends = {"stop_reason": StopReason.CANCELLED, "flag": "no_worker_turn"}
+    view = events.end("only a plan", Status.CANCELLED, **ends).view
+    assert "so far so good" in render.conversation(view)
+    assert "only a plan" not in render.conversation(view)
+    assert _Page(render.lane(view)).by_test_id("turn-1")["data-status"] == "cancelled"
+
+
+def test_the_status_line_counts_on_from_the_start_and_tells_why_it_ended() -> None:
+    running = _Page(render.status_line(Events().start().view, now=1007.5))
+    assert running.by_test_id("run-state")["data-running"] == "1"
+    assert "7.5 s" in running.text
+    totals = Totals(2, 3, Usage(10, 20), 0.5, 4.2)
+    done = _Page(render.status_line(Events().start().end("x", totals=totals).view, now=9999.0))
+    assert done.by_test_id("run-state")["data-status"] == "done"
+    for part in ("accepted by a Verifier", "2 turns", "10 → 20 tokens", "$0.5000", "4.2 s"):
+        assert part in done.text
+
+
+@pytest.mark.parametrize(
+    ("status", "parts"),
+    [
+        (CoordinatorStatus("loading", "Converting <weights>", 0.4), ["loading", "Converting <weights>"]),
+        (CoordinatorStatus("ready", "", 1.0, "SmolLM2", "abcdef0123456"), ["ready", "SmolLM2", "head abcdef0123"]),
+        (CoordinatorStatus("untrained", "No head fits.", 1.0, "SmolLM2"), ["untrained", "No head fits."]),
+        (CoordinatorStatus("failed", "No such model."), ["failed", "No such model."]),
+    ],
+)
+def test_the_coordinator_line(status: CoordinatorStatus, parts: list[str]) -> None:
+    page = assert_inert(render.coordinator_line(status))
+    assert all(part in page.text for part in parts)
+    assert [attrs["value"] for tag, attrs in page.tags if tag == "progress"] == (
+        ["0.40"] if status.state == "loading" else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(None, ""), (0.0004, "0 ms"), (0.34, "340 ms"), (2.14, "2.1 s"), (185.2, "3 min 5 s")]
+)
+def test_durations_in_words(value: float | None, words: str) -> None:
+    assert render.seconds(value) == words
+
+
+# --- Plots ------------------------------------------------------------------------------------------------
+
+
+def test_bars_are_sorted_and_mark_the_chosen_and_the_masked() -> None:
+    figure = plots.bars(decision(), "agent")
+    assert figure is not None
+    bar = figure["data"][0]
+    assert bar["x"] == [3.0, 2.0, -1.0]
+    assert bar["orientation"] == "h"
+    assert [("chosen" in text, "masked" in text) for text in bar["text"]] == [
+        (False, True), (True, False), (False, False),
+    ]  # fmt: skip
+    assert [width > 0 for width in bar["marker"]["line"]["width"]] == [False, True, False]
+    assert len(set(bar["marker"]["color"])) == 2, "the masked bar is grey"
+    assert "it failed before" in bar["hovertext"][0]
+    assert figure["caption"] == "symbolic leads smollm2 by +3.00; lexical masked: it failed before"
+
+
+def test_the_runner_up_is_the_best_that_could_have_been_chosen() -> None:
+    assert plots.caption(decision(), "role").startswith("worker leads thinker by +0.50")
+
+
+def test_probabilities_replace_logits() -> None:
+    figure = plots.bars(decision(), "role", "probs")
+    assert figure is not None
+    assert figure["data"][0]["x"] == [0.62, 0.38, 0.0]
+    assert figure["data"][0]["text"][0] == "62% · chosen"
+
+
+def test_a_followed_suggestion_shows_both_choices() -> None:
+    figure = plots.bars(decision(agent="smollm2", margin={"agent": 3.0}), "agent")
+    assert figure is not None
+    assert [text.split(" · ")[1:] for text in figure["data"][0]["text"]] == [["masked"], ["own choice"], ["chosen"]]
+    assert "suggestion smollm2 was followed instead of symbolic" in figure["caption"]
+
+
+def test_a_choice_without_a_head_has_no_bars() -> None:
+    plain = Decision("a", Role.WORKER, "a", Role.WORKER, Mode.FIXED)
+    assert plots.bars(plain, "agent") is None
+    view = Events().start().call(1, "x", decision=plain).view
+    panel = plots.panel(view, "agent")
+    assert panel["calls"] == {}
+    assert "without a head" in panel["empty"]
+    assert plots.heat(view)["figure"] is None
+
+
+def test_names_cannot_put_markup_into_a_plot() -> None:
+    name = "<a href='https://other.example'>x</a>"
+    given = decision(agent=name, agent_logits={name: 1.0, "b": 0.0}, agent_probs={name: 0.7, "b": 0.3}, masked={})
+    view = Events().start().call(1, "x", agent=name, decision=given).call(2, "x", agent=name, decision=given).view
+    bars = plots.bars(given, "agent")
+    assert bars is not None
+    for label in (*bars["data"][0]["y"], *bars["data"][0]["hovertext"], *plots.heat(view)["figure"]["data"][0]["y"]):
+        assert "<a" not in label
+    assert html.escape(name) in bars["data"][0]["y"][0]
+
+
+def test_the_heat_map_marks_the_chosen_cell_of_every_call() -> None:
+    view = (
+        Events()
+        .start()
+        .call(1, "", agent="symbolic", decision=decision(), error=Failure("empty", "e"))
+        .call(1, "4", attempt=2, agent="smollm2", decision=decision(agent="smollm2"))
+        .view
+    )
+    figure = plots.heat(view)["figure"]
+    cells, marks = figure["data"]
+    assert cells["x"] == ["T1", "T1·2"]
+    assert cells["z"][cells["y"].index("symbolic")] == [0.95, 0.95]
+    assert list(zip(marks["x"], marks["y"], strict=True)) == [("T1", "symbolic"), ("T1·2", "smollm2")]
+    assert figure["keys"] == ["1.1", "1.2"]
+
+
+def test_the_panel_holds_both_scales_of_every_call_and_shows_the_newest() -> None:
+    view = Events().start().call(1, "x", decision=decision()).call(2, "y", decision=decision()).view
+    panel = plots.panel(view, "role")
+    assert list(panel["calls"]) == ["1.1", "2.1"]
+    assert set(panel["calls"]["1.1"]) == {"title", "logits", "probs"}
+    assert panel["latest"] == "2.1"
+
+
+# --- Traces -----------------------------------------------------------------------------------------------
+
+
+def test_the_table_marks_order_and_choice_and_counts_all() -> None:
+    rows = tuple(
+        RunSummary(f"id{n}", 1e9 + n, f"q{n}", "T·W·V", "a · b", Verdict.REVISE, Status.DONE, None, None, Source.UI,
+                   "coordinator", None, None, 3, 1.5, 1234, None)
+        for n in range(2)
+    )  # fmt: skip
+    markup = trace.table(RunPage(rows, 1052, 2, 50), RunQuery(sort="question", descending=False, page=2), "id1")
+    page = _Page(markup)
+    lines = [attrs for tag, attrs in page.tags if tag == "tr" and "data-id" in attrs]
+    assert [(line["data-id"], line["aria-selected"]) for line in lines] == [("id0", "false"), ("id1", "true")]
+    sorts = [attrs["aria-sort"] for tag, attrs in page.tags if "aria-sort" in attrs]
+    assert sorts == ["ascending"]
+    assert "51–52 of 1,052" in page.text
+    assert "1,234" in page.text
+    assert "✗ Revise" in page.text
+
+
+@pytest.mark.parametrize(
+    ("query", "part"), [(RunQuery(owner="me"), "no traces yet"), (RunQuery(search="zebra"), "No trace matches")]
+)
+def test_an_empty_table_says_what_to_do(query: RunQuery, part: str) -> None:
+    page = _Page(trace.table(RunPage((), 0, 1, 50), query, None))
+    assert part in page.text
+    assert any(tag == "button" for tag, _ in page.tags)
+
+
+def test_a_trace_shows_all_that_is_stored() -> None:
+    turn = StoredTurn(
+        "t1", 2, 1, "symbolic", Role.WORKER, None, Finish.STOP, 5.0, 6.0, 1.25, 0.2, 0.0123, "req-9", "TEXT",
+        "RAWTEXT", "REASONING",
+        decision(mode=Mode.SAMPLE, draws=(0.25, 0.75), checkpoint_id="ckpt", encode_ms=212.0, tokens=80,
+                 cached_tokens=64, suggested=Suggestion(Role.WORKER, "symbolic", "go")),
+        {"messages": [{"role": "system", "content": "PROMPT"}], "max_tokens": 77}, None, Usage(10, 20, 5, 6),
+        hidden=b"\0" * 8,
+    )  # fmt: skip
+    run = StoredRun(
+        "run-1", method="coordinator", stop_reason=StopReason.TURNS_EXHAUSTED, messages=(Message("user", "Q?"),),
+        answer="TEXT", answer_turn=2, params=RunParams(max_turns=4), pool=(AgentSpec("symbolic", "symbolic"),),
+        seed=7, checkpoint_id="ckpt", transcript_version="lines-v1", prompt_version="roles-v1", turns=(turn,),
+        totals=Totals(1, 1, Usage(10, 20), 0.0123, 1.5, 212.0), parent_run_id="run-0", fork_turn=1,
+    )  # fmt: skip
+    text = re.sub(r"\s+", " ", _Page(trace.detail(run)).text)
+    for part in (
+        "run-1", "all turns used", "coordinator", "ckpt", "lines-v1", "roles-v1", "7", "run-0, turn 1", "RAWTEXT",
+        "REASONING", "PROMPT", "77", "+3.000", "95.0%", "masked: it failed before", "go (followed)", "0.250000",
+        "agent +3.000", "212 ms, 80 tokens, 64 cached", "10 → 20 tokens, 5 cached, 6 reasoning", "$0.0123", "req-9",
+        "200 ms", '"max_turns": 4', "Hidden state: 4 numbers", "a draw",
+    ):  # fmt: skip
+        assert part in text, part

@@ -1,0 +1,203 @@
+"""The page as a whole: one Blocks with its tabs, and the server that shows it.
+
+What is configured here on purpose: nothing leaves the machine (no analytics, no share link, no fonts), every
+event is private, Gradio's own run history in the browser is off, and a server that others can reach needs a login.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # must be set before gradio is imported
+os.environ.pop("GRADIO_ALLOWED_PATHS", None)  # an empty allowed_paths would fall back to it
+
+import json
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+import assets
+from trinity_core.config import Settings
+from trinity_core.errors import ConfigError
+from trinity_core.types import AgentSpec
+from ui.jobs import RunManager
+from ui.security import Guard, is_loopback
+from ui.tabs import run as run_tab
+from ui.tabs import traces as traces_tab
+
+if TYPE_CHECKING:
+    from storage.store import Store
+    from trinity_core.session.loading import CoordinatorStatus
+    from trinity_core.session.methods import Methods
+
+TITLE = "Trinity"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the page needs from the rest of the program.
+
+    `coordinator_status` is asked about once a second while the coordinator loads, and must return at once.
+    """
+
+    methods: Methods
+    store: Store
+    pool: tuple[AgentSpec, ...]
+    coordinator_status: Callable[[], CoordinatorStatus]
+    settings: Settings
+
+
+def build(services: Services, runs: RunManager, *, login: bool = False) -> gr.Blocks:
+    """The page; `runs` answers its questions.
+
+    With `login` each user sees only what is theirs; without, a browser may ask to see all traces.
+    """
+    gr.set_static_paths([assets.path("favicon.svg"), _plotly_js()])
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 86400)) as page:
+        gr.HTML(
+            f'<header class="tr-head"><img src="{_url(assets.path("favicon.svg"))}" alt="" width="30" height="30">'
+            f"<h1>{TITLE}</h1><p>Watch a small model decide, turn by turn, who answers and in which role.</p>"
+            '<button type="button" class="tr-help-button" aria-label="Keyboard shortcuts">?</button></header>',
+            elem_id="trinity-head",
+        )
+        with gr.Tabs(elem_id="tabs", selected="run") as tabs:
+            with gr.Tab("Run", id="run", elem_id="tab-run"):
+                run_tab.build(page, services, runs)
+            with gr.Tab("Traces", id="traces", elem_id="tab-traces", render_children=True) as tab:
+                traces_tab.build(page, tabs, tab, services, login=login)
+    return page
+
+
+def _plotly_js() -> Path:
+    """The plotly.min.js inside the installed plotly package, found without importing it."""
+    spec = find_spec("plotly")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    script = folder / "package_data" / "plotly.min.js"
+    if not script.is_file():
+        raise ConfigError(
+            "plotly.min.js is missing from the installed plotly package. Reinstall it: pip install plotly"
+        )
+    return script
+
+
+def _url(path: Path) -> str:
+    return f"/gradio_api/file={path.as_posix()}"
+
+
+def _head() -> str:
+    """Style sheet and script, inline, so that they are there before any component is mounted.
+
+    Not `launch(css=...)`: Gradio rewrites the selectors inside media queries so that some match nothing.
+    """
+    style = assets.path("trinity.css").read_text(encoding="utf-8")
+    script = assets.path("trinity.js").read_text(encoding="utf-8")
+    plotly = json.dumps(_url(_plotly_js()))
+    return f"<style>{style}</style><script>window.trinityPlotly = {plotly};\n{script}</script>"
+
+
+def _theme() -> gr.themes.Base:
+    fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+    return gr.themes.Base(
+        primary_hue="indigo",
+        secondary_hue="indigo",
+        neutral_hue="slate",
+        radius_size="lg",
+        font=fonts,
+        font_mono=mono,
+    )
+
+
+def _check_port(host: str, port: int) -> None:
+    """Raise ConfigError when nothing can be bound to `host`:`port`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except OSError as error:
+            raise ConfigError(
+                f"Port {port} on {host} cannot be used ({error.strerror or error}). Stop the program that uses it, "
+                f"or choose another one, for example --port {port + 1 if port < 65535 else 7860}."
+            ) from None
+
+
+def launch(
+    services: Services,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    *,
+    auth: tuple[str, str] | None = None,
+    names: tuple[str, ...] = (),
+    on_served: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+    grace_s: float = 30.0,
+) -> None:
+    """Serve the page at `host`:`port` until interrupted, terminated, or `stop` is set; then end all runs.
+
+    `auth` is a user name and password, needed off loopback; `names` are further host names that lead here.
+    `on_served` is called with the URL once the page is up. A run that nobody watches ends after `grace_s` seconds.
+    Raises ConfigError when the port is taken or a login is missing.
+    """
+    if not is_loopback(host) and auth is None:
+        raise ConfigError(
+            f"{host} can be reached by other machines, so a login is needed. Configure a user name and password, or "
+            "leave out --host to serve this machine only."
+        )
+    _check_port(host, port)
+    stop = stop or threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    runs = RunManager(services.methods, services.store.record, grace_s=grace_s)
+    try:
+        page = build(services, runs, login=auth is not None)
+        page.queue(max_size=64, default_concurrency_limit=8)
+        page.launch(**_options(services, host, port, auth, names))
+        try:
+            if on_served is not None:
+                on_served(f"http://{f'[{host}]' if ':' in host.strip('[]') else host}:{port}/")
+            while not stop.wait(3600):
+                pass
+        except KeyboardInterrupt:
+            pass  # Ctrl+C is how this command ends
+        finally:
+            page.close(verbose=False)
+    finally:
+        runs.shutdown()
+
+
+def _options(
+    services: Services, host: str, port: int, auth: tuple[str, str] | None, names: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "server_name": host,
+        "server_port": port,
+        "auth": auth,
+        "prevent_thread_lock": True,
+        "quiet": True,
+        "show_error": False,
+        "share": False,
+        "inbrowser": False,
+        "strict_cors": True,
+        "enable_monitoring": False,
+        "mcp_server": False,
+        "ssr_mode": False,
+        "pwa": False,
+        "run_history": False,
+        "footer_links": ["settings"],
+        "allowed_paths": [],
+        "blocked_paths": [str(services.settings.home)],
+        "max_file_size": "5mb",
+        "favicon_path": assets.path("favicon.svg"),
+        "theme": _theme(),
+        "head": _head(),
+        "app_kwargs": {"middleware": [Middleware(Guard, host=host, port=port, names=names)]},
+    }
