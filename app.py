@@ -17,7 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from trinity_core.config import Settings
+from trinity_core.config import Settings, login_from
 from trinity_core.errors import ConfigError, InputError, TrinityError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     serve = command("serve", "open the playground in the browser (default)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=7860, help="port to listen on (default: 7860)")
+    serve.add_argument("--auth-env", metavar="NAME", help="environment variable with user:password, for other hosts")
 
     ask = command("ask", "answer one question on the command line")
     ask.add_argument("question", help="the question, or - to read it from standard input")
@@ -91,6 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output is gone, for example `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CANCELLED
+    except OSError as error:  # our own output: a full disk, for example
+        print(f"error: The output cannot be written ({error.strerror or error}).", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (InputError, ConfigError) as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_USE
@@ -122,8 +127,9 @@ def serve(options: argparse.Namespace) -> int:
     from trinity_core.session.methods import Methods
     from ui.build import Services, launch
 
+    login = login_from(options.auth_env) if options.auth_env else None
     settings, store, pool = _open(options)
-    coordinator = Coordinator(settings, pool.names)
+    coordinator = Coordinator(settings, pool.names, lambda status: print(status.message, file=sys.stderr, flush=True))
     services = Services(
         methods=Methods(pool, coordinator.policy),
         store=store,
@@ -137,7 +143,7 @@ def serve(options: argparse.Namespace) -> int:
         coordinator.start()
 
     try:
-        launch(services, host=options.host, port=options.port, on_served=served)
+        launch(services, host=options.host, port=options.port, auth=login, on_served=served)
     finally:
         asyncio.run(pool.aclose())
         store.close()

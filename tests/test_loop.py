@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.fakes import FakePool, ListedPolicy, ScriptedAgent, collect, finished
 from trinity_core.errors import AgentError, InputError, NoAgentError
 from trinity_core.session.loop import RunRequest, check_messages, run
 from trinity_core.types import (
+    AnyRunEvent,
     Finish,
     Limits,
     Message,
@@ -35,7 +37,7 @@ from trinity_core.wire import plain
 W, T, V = Role.WORKER, Role.THINKER, Role.VERIFIER
 
 
-def end_of(events: list) -> RunFinished:
+def end_of(events: Sequence[AnyRunEvent]) -> RunFinished:
     last = events[-1]
     assert isinstance(last, RunFinished)
     return last

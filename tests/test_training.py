@@ -39,10 +39,9 @@ class Memory(ReplyStore):
     def get_reply(self, key: str, sample: int) -> Reply | None:
         return self.known.get((key, sample))
 
-    def put_reply(self, key: str, sample: int, request_json: Mapping[str, Any], reply: Reply) -> bool:
+    def put_reply(self, key: str, sample: int, request_json: Mapping[str, Any], reply: Reply) -> None:
         if keepable(reply):
             self.known.setdefault((key, sample), reply)
-        return (key, sample) in self.known
 
 
 class RuleAgent:

@@ -17,6 +17,17 @@ MAX_QUESTION_CHARS = 100_000
 """Longest message accepted, in characters."""
 
 
+def login_from(variable: str) -> tuple[str, str]:
+    """The user name and password that an environment variable holds as `user:password`.
+
+    Raises ConfigError when it is not set or not of that form; the message never quotes its value.
+    """
+    user, colon, password = os.environ.get(variable, "").partition(":")
+    if not (user and colon and password):
+        raise ConfigError(f"Set the environment variable {variable} to user:password, then start again.")
+    return user, password
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where things are and which models to use.

@@ -149,8 +149,8 @@ def launch(
     """
     if not is_loopback(host) and auth is None:
         raise ConfigError(
-            f"{host} can be reached by other machines, so a login is needed. Configure a user name and password, or "
-            "leave out --host to serve this machine only."
+            f"{host} can be reached by other machines, so a login is needed. Name an environment variable that "
+            "holds user:password with --auth-env, or leave out --host to serve this machine only."
         )
     _check_port(host, port)
     stop = stop or threading.Event()

@@ -1,12 +1,16 @@
 """What training asks of a store of agents' replies, so that the core needs no database.
 
 A reply is looked up by the request as it is sent, whole: two requests that differ in any field that reaches the
-agent have different keys. `sample` tells several replies to the same request apart.
+agent have different keys. An embedded agent is part of this program, so its code belongs to the key too: after an
+update it is asked again. `sample` tells several replies to the same request apart.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from trinity_core import wire
@@ -29,9 +33,25 @@ class ReplyStore(Protocol):
         ...
 
 
+_EMBEDDED = frozenset({"smollm2", "symbolic", "lexical", "calendar"})
+_MODEL_FILES = frozenset({"local.py", "llama.py", "contract.py", "declines.py"})
+
+
 def reply_key(request: Request) -> str:
-    """Digest of everything that reaches the agent, in hexadecimal."""
-    return wire.digest(request.sent())
+    """Digest of everything that reaches the agent and, for an embedded one, of its code, in hexadecimal."""
+    sent = request.sent()
+    if request.agent.kind in _EMBEDDED:
+        sent["implementation"] = _implementation(request.agent.kind == "smollm2")
+    return wire.digest(sent)
+
+
+@cache
+def _implementation(model: bool) -> str:
+    """Digest of the source of the embedded language model's files, or of the specialists'."""
+    folder = Path(__file__).parent
+    files = [path for path in sorted(folder.glob("*.py")) if (path.name in _MODEL_FILES) is model]
+    files.append(folder.parent / "answers.py")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def keepable(reply: Reply) -> bool:

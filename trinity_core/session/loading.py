@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,10 +38,18 @@ class CoordinatorStatus:
 
 
 class Coordinator:
-    """The learned policy of one pool, loaded once per process."""
+    """The learned policy of one pool, loaded once per process.
 
-    def __init__(self, settings: Settings, agents: Sequence[str]) -> None:
-        self._settings = settings
+    `told` is called with the status, in the loading thread, once loading is over.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Sequence[str],
+        told: Callable[[CoordinatorStatus], None] = lambda status: None,
+    ) -> None:
+        self._settings, self._told = settings, told
         self._agents = tuple(agents)
         self._lock = threading.Lock()
         self._policy: Future[Policy] | None = None
@@ -77,6 +85,7 @@ class Coordinator:
             failure = BackboneError(f"The coordinator did not load: {type(error).__name__}: {error}")
             self._status = CoordinatorStatus("failed", str(failure))
             promise.set_exception(failure)
+        self._told(self._status)
 
     def _policy_now(self) -> Policy:
         from trinity_core.coordinator.backbone import Backbone  # torch, a second or two
@@ -97,10 +106,6 @@ class Coordinator:
             "ready", "The coordinator is ready.", 1.0, self.backbone.id, policy.checkpoint_id
         )
         return policy
-
-    def fail(self, message: str) -> None:
-        """Show `message` as the reason why there is no coordinator."""
-        self._status = replace(self._status, state="failed", message=message)
 
 
 def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]) -> LearnedPolicy:
