@@ -3,13 +3,18 @@
 A grammar (llama.cpp's GBNF) confines what the model may write, and the rest of the form is put around it:
 
 - Worker: one sentence, then `Answer: ` and the part of that sentence which the question did not hold ("The capital
-  of France is Paris." gives "Paris"). Yes/no questions begin with Yes or No. What asks for prose (explain, list,
-  write, why, how) gets one paragraph on the `Answer:` line itself.
-- Thinker: up to four lines of plan.
+  of France is Paris." gives "Paris"). A yes/no question gets Yes or No by whether the sentence denies (made
+  to begin with one of the two, the model says No to everything). What asks for prose (explain, list, write, why, how)
+  gets one paragraph of up to three sentences, on the `Answer:` line itself.
+- Thinker: a plan of up to three lines.
 - Verifier: the model answers the question itself, without being shown the answer under test, and the two are
-  compared: `VERDICT: ACCEPT` where they agree, else REVISE with its own result as the diagnosis. Asked for a verdict
-  outright, a 135M model tells right from wrong answers no better than chance (see `VERIFIER_MEASURED`). Prose cannot
-  be compared, so there it says so and gives no verdict.
+  compared: `VERDICT: ACCEPT` where they agree, else REVISE with its own result as the diagnosis. Prose cannot be
+  compared, so there it says so and gives no verdict.
+
+Measured with SmolLM2-135M on short questions: as Worker it commits the right answer to 82 of 123; the form loses
+none of the answers that its sentence holds, while a form that begins with `Answer:` loses one in ten. As Verifier it
+accepts 64 % of right and 3 % of wrong answers. Asked for a verdict outright it prefers the wrong ones (area under the
+curve 0.35), because it repeats what it is shown.
 
 Pure functions of the request: equal requests are written alike. Paper section 3 defines the roles.
 """
@@ -33,6 +38,7 @@ class Form:
 
     messages: tuple[Message, ...]
     grammar: str | None = None
+    repeat_penalty: float | None = None
     head: str = ""
     tail: Callable[[str], tuple[Finish, str]] | None = None
 
@@ -40,9 +46,11 @@ class Form:
 # A sentence may hold initials and decimals; it never ends in a question mark (small models like to ask back).
 _SENTENCE = r"""s ::= [A-Z0-9"] ([^\n.<!?] | " " [A-Z] ". " | [0-9] "." [0-9]){2,240} [.!]"""
 ONE_SENTENCE = f"root ::= s\n{_SENTENCE}"
-YES_OR_NO = 'root ::= ("Yes" | "No") ", " t\nt ::= [a-zA-Z0-9"] ([^\\n.<!?] | [0-9] "." [0-9]){2,240} [.!]'
 PARAGRAPH = f'root ::= s (" " s){{0,2}}\n{_SENTENCE}'
-PLAN = r'root ::= l ("\n" l){0,3}' + "\n" + r"l ::= [A-Z0-9-] [^\n<]{3,160}"
+PLAN = f'root ::= s ("\\n" s){{0,2}}\n{_SENTENCE}'
+
+_PENALTY = 1.15
+"""Longer texts of a small model fall into loops without it."""
 
 _PROSE = re.compile(
     r"\s*(?:please\s+|can you\s+|could you\s+|would you\s+|i (?:want|need) you to\s+|help me\s+)*"
@@ -66,6 +74,7 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 _VERB = re.compile(r"\s(?:is|are|was|were)\s|:\s", re.IGNORECASE)
+_NEGATED = re.compile(r"\b(?:no|not|never|cannot)\b|n['’]t\b", re.IGNORECASE)
 _CLAUSE = re.compile(r",\s+(?:which|who|that|but|and|where|although|though|so)\b|\s+(?:which|but|because)\b", re.I)
 
 
@@ -78,13 +87,13 @@ def contract(request: Request) -> Form:
     """The form of the role that `request` asks for."""
     brief = request.brief
     if brief.role is Role.THINKER:
-        return Form(request.messages, PLAN)
+        return Form(request.messages, PLAN, repeat_penalty=_PENALTY)
     if brief.role is Role.VERIFIER:
         return _verifier(brief)
     question = brief.question
     if asks_for_prose(question):
-        return Form(request.messages, PARAGRAPH, head="Answer: ")
-    return Form(request.messages, _one_sentence(question), tail=lambda said: _answered(question, said))
+        return Form(request.messages, PARAGRAPH, _PENALTY, head="Answer: ")
+    return Form(request.messages, ONE_SENTENCE, tail=lambda said: _answered(question, said))
 
 
 def asks_for_prose(question: str) -> bool:
@@ -92,9 +101,9 @@ def asks_for_prose(question: str) -> bool:
     return bool(_PROSE.match(_last_sentence(question)))
 
 
-def _one_sentence(question: str) -> str:
+def _is_polar(question: str) -> bool:
     last = _last_sentence(question)
-    return YES_OR_NO if _POLAR.match(last) and not re.search(r"\bor\b", last) else ONE_SENTENCE
+    return bool(_POLAR.match(last)) and not re.search(r"\bor\b", last)
 
 
 def _last_sentence(question: str) -> str:
@@ -109,9 +118,9 @@ def _answered(question: str, said: str) -> tuple[Finish, str]:
 
 def value_said(question: str, sentence: str) -> str:
     """The part of `sentence` that answers `question`: what it says beyond the words of the question."""
-    polar = re.match(r"(Yes|No),", sentence)
-    if polar:
-        return polar.group(1)
+    if _is_polar(question):
+        outright = re.match(r"(yes|no)\b", sentence, re.IGNORECASE)
+        return outright.group(1).capitalize() if outright else "No" if _NEGATED.search(sentence) else "Yes"
     clause = _CLAUSE.split(sentence.strip().rstrip(".!"))[0]
     asked = {_stem(word) for word in _WORD.findall(question)}
     verb = _VERB.search(clause)
@@ -156,10 +165,9 @@ _NO_VERDICT = "I cannot check an answer of this kind."
 
 def _verifier(brief: Brief) -> Form:
     """Work the question out alone, then compare. The answer under test is not shown: a small model repeats it."""
-    question = brief.question
     system = Message("system", "You are a helpful assistant. Answer the newest user message. Be brief.")
     messages = (system, *(m for m in brief.conversation if m.role != "system"))
-    return Form(messages, _one_sentence(question), "My own result: ", lambda said: _compared(brief, said))
+    return Form(messages, ONE_SENTENCE, None, "My own result: ", lambda said: _compared(brief, said))
 
 
 def _compared(brief: Brief, said: str) -> tuple[Finish, str]:

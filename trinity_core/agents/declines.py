@@ -34,6 +34,11 @@ _LIVE = _any(
     r"|autumn|fall|usually|typical\w*|generally|normally|desert|january|february|march|april|may|june|july|august"
     r"|september|october|november|december)\b)",
     r"\bhow(?:['’]s| is) the (?:weather|traffic)\b",
+    r"\bwhat(?:['’]?s| is) the weather(?: like)?\s*\??$",
+    r"^\s*(?:please )?(?:tell|give|show|read) me (?:the|some) (?:news|headlines)\b",
+    r"\bwhat(?:['’]?s| is) (?:happening|going on|new|on tv)\b[^?]*\b(?:today|tonight|now|this week)\b",
+    r"\bwhen (?:is|does) (?:the|my) next (?:bus|train|tram|flight|ferry|game|match|episode|meeting)\b",
+    r"\b(?:what(?:['’]?s| is)|tell me|give me) (?:today['’]?s|the current|the present) (?:date|day|time|weekday)\b",
     r"\b(?:will|is) it (?:going to |gonna )?(?:be )?(?:rain|snow|sunny|cold|hot|warm|storm)\w*\b"
     r"[^?]*\b(?:in|at|on|out|outside|later|tomorrow|today|tonight|now|here|this|next)\b"
     r"(?![^?]*\b(?:space|mars|venus|the moon|winter|summer)\b)",
@@ -67,21 +72,22 @@ _POLITE = (
     r"|i (?:want|need) you to )*"
 )
 _MEDIA = _any(
-    _POLITE + r"(?:draw|paint|sketch|photograph)\b",
+    _POLITE + r"(?:draw|paint|sketch|photograph)\s+"
+    r"(?:me\b|us\b|an?\s+(?!conclusion|distinction|comparison|lesson|line\b))",
     _POLITE + r"(?:generate|create|make|design|render|edit|compose|record|sing)\b[^.?!]{0,30}\b"
     r"(?:image|picture|photo|drawing|logo|illustration|video|animation|audio|recording|melody|podcast)\b",
 )
 _ACT = _any(
     _POLITE + r"(?:book|reserve)\s+(?:me|us|a|an|the|my|two|three|\d)\b",
     _POLITE + r"order\s+(?:me|us|a|an|some|my)\b",
-    _POLITE + r"(?:buy|purchase|pay|donate)\s+\S+",
-    _POLITE + r"(?:send|forward|e-?mail|text|phone|message)\s+(?:me|my|him|her|them|us|an?|the|this|it|\$?\d)\b",
+    _POLITE + r"(?:buy|purchase|pay|donate)\s+(?:me|us|an?|the|some|my|this|that|\$?\d)\b",
+    _POLITE + r"(?:send|forward|e-?mail|text|phone|message)\s+(?:my|him|her|them|us|an?|the|this|it|\$?\d)\b",
     _POLITE + r"call\s+(?:me\s+(?:an?|at)|my|him|her|them|an?|the|\+?\d)\b",
     _POLITE + r"(?:schedule|cancel|reschedule)\s+(?:me|my|a|an|the|our)\b",
     _POLITE + r"(?:set|start)\s+(?:me\s+)?(?:an?|the|my)\s+(?:\w+[- ])?(?:alarm|timer|reminder|thermostat)\b",
     _POLITE + r"(?:remind|wake|notify)\s+me\b",
     _POLITE + r"(?:turn|switch)\s+(?:on|off|up|down)\b",
-    _POLITE + r"play\s+(?:me|a|an|some|the|my)\b",
+    _POLITE + r"play\s+(?:me|an?|some|the|my)\b(?!\s+(?:role|part|character)\b)",
     _POLITE + r"(?:post|tweet|upload|publish|download|install|delete|unsubscribe)\s+"
     r"(?:me|my|this|it|the|a|an|from)\b",
     _POLITE + r"(?:transfer|wire)\s+(?:\$|€|£|\d|money|my)",
@@ -90,6 +96,7 @@ _PRIVATE = _any(
     r"\bwhat(?:['’]s| is| are) (?:on |in )?my (?:\w+ )?(?:password|balance|ip(?: address)?|location|address"
     r"|schedule|calendar|inbox|e-?mails?|appointments?|phone number|account)\b",
     r"\bwhere am i\b",
+    r"\bwhat did i\b[^?]*\b(?:yesterday|today|last (?:night|week|month|year))\b",
     r"\b(?:check|read|open) my (?:\w+ )?(?:e-?mails?|inbox|messages|calendar|balance|account)\b",
 )
 

@@ -9,11 +9,10 @@ Kind `gguf` is the file that `spec.model` names. Options of a member, all of whi
     context     tokens of the context window (default: 8,192, or what the file was trained for where that is less)
     threads     CPU threads (default: one for each physical core that this process may use)
 
-Invariants: the weights are loaded on first use, in the one thread that owns them, so the event loop never waits
-and calls queue in order. One call runs at a time, without a prompt cache and in chunks of a fixed size, so equal
-requests are computed alike and give equal replies (greedy unless a temperature is set; a cached prefix was seen to
-change greedy replies). Closing the iterator stops the model at its next token or prompt chunk. llama.cpp logs
-nothing. It insists on a port: one on 127.0.0.1 that Trinity does not use, locked by a random key.
+Invariants: the weights are loaded on first use, in another process (see `llama.py`) that one thread talks to, so the
+event loop never waits and calls queue in order. Equal requests give equal replies: decoding is greedy unless a
+temperature is set, and no call shares its computation with another. Closing the iterator stops the model at its next
+token or prompt chunk. A model whose process died is loaded again by the next call.
 
 Not covered: images and audio, tool calls, several sequences at once (replies would depend on what else runs).
 The paper (section 3) calls its agents over HTTP; a member in the process is ours, so that the pool works offline.
@@ -24,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +33,7 @@ from typing import Any, Literal
 
 from trinity_core.agents.contract import Form, contract, free
 from trinity_core.agents.declines import reason_to_decline
+from trinity_core.agents.llama import Engine, Load
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Piece, Reply, Request, Usage
 
@@ -116,9 +115,9 @@ class LlamaAgent:
         """Loads nothing. Raises PoolError when the options do not fit; missing weights fail the first call."""
         self._spec = spec
         self._options = LlamaOptions.read(spec)
-        self._engine: _Engine | None = None
+        self._engine: Engine | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"llama-{spec.name}")
-        self._stops: set[Event] = set()
+        self._calls: set[_Call] = set()
 
     @property
     def spec(self) -> AgentSpec:
@@ -127,7 +126,7 @@ class LlamaAgent:
     @property
     def calls(self) -> int:
         """Calls that the model works on or that wait for it."""
-        return len(self._stops)
+        return len(self._calls)
 
     async def stream(self, request: Request) -> AsyncIterator[Piece | Reply]:
         """Stream one reply. Raises AgentError: context_length, bad_request or internal."""
@@ -136,20 +135,20 @@ class LlamaAgent:
             yield Piece(reason)
             yield Reply(reason, Finish.REFUSED, usage=Usage(0, 0), first_token_s=0.0)
             return
-        loop, items, stop = asyncio.get_running_loop(), asyncio.Queue[Piece | Reply | AgentError](), Event()
+        loop, items, call = asyncio.get_running_loop(), asyncio.Queue[Piece | Reply | AgentError](), _Call()
 
         def put(item: Piece | Reply | AgentError) -> None:
             try:
                 loop.call_soon_threadsafe(items.put_nowait, item)
             except RuntimeError:  # the loop is gone, and with it whoever waited
-                stop.set()
+                call.stop()
 
         try:
-            waiting = self._thread.submit(self._work, request, started, put, stop)
+            waiting = self._thread.submit(self._work, request, started, put, call)
         except RuntimeError:
             raise AgentError(f"{self._spec.name} was closed.") from None
-        self._stops.add(stop)
-        waiting.add_done_callback(lambda _: self._stops.discard(stop))
+        self._calls.add(call)
+        waiting.add_done_callback(lambda _: self._calls.discard(call))
         try:
             while True:
                 item = await items.get()
@@ -159,13 +158,13 @@ class LlamaAgent:
                 if isinstance(item, Reply):
                     return
         finally:
-            stop.set()
+            call.stop()
             waiting.cancel()
 
     async def aclose(self) -> None:
         """Stop every call, which makes it fail, and free the weights. Calls made later fail."""
-        for stop in tuple(self._stops):
-            stop.set()
+        for call in tuple(self._calls):
+            call.stop()
         try:
             self._thread.submit(self._unload)
         except RuntimeError:
@@ -173,17 +172,27 @@ class LlamaAgent:
         await asyncio.to_thread(self._thread.shutdown, True)
 
     def _unload(self) -> None:
+        if self._engine:
+            self._engine.close()
         self._engine = None
 
-    def _work(self, request: Request, started: float, put: Callable[[Any], None], stop: Event) -> None:
+    def _loaded(self) -> Engine:
+        if self._engine is None or not self._engine.alive:
+            self._unload()
+            options = self._options
+            threads = options.threads or physical_cores()
+            self._engine = Engine(Load(str(weights(self._spec)), options.context, threads, _CHUNK))
+        return self._engine
+
+    def _work(self, request: Request, started: float, put: Callable[[Any], None], call: _Call) -> None:
         """Runs in the model's thread: load when needed, write, and put pieces and the Reply, or an AgentError."""
         form = contract(request) if self._options.contract else free(request)
-        writing = _Writing(form, started, put, stop)
+        writing = _Writing(form, started, put, call.stopped)
         try:
-            if not stop.is_set():
-                self._engine = self._engine or _Engine(weights(self._spec), self._options)
-                self._engine.chat(self._body(request, form), writing.take)
-            if stop.is_set():  # heard only where `aclose` stopped a call that somebody still waits for
+            if not call.stopped.is_set():
+                engine = self._loaded()
+                engine.read(call.begin(engine, self._body(request, form)), writing.take)
+            if call.stopped.is_set():  # heard only where `aclose` stopped a call that somebody still waits for
                 raise AgentError(f"{self._spec.name} was closed.")
             put(writing.reply(self._spec.name))
         except AgentError as error:
@@ -205,13 +214,36 @@ class LlamaAgent:
             "stream_options": {"include_usage": True},
             "return_progress": True,
         }
-        given = {"grammar": form.grammar, "top_p": asked.top_p, "seed": asked.seed}
+        given = {
+            "grammar": form.grammar,
+            "repeat_penalty": form.repeat_penalty,
+            "top_p": asked.top_p,
+            "seed": asked.seed,
+        }
         return body | {name: value for name, value in given.items() if value is not None}
 
 
+class _Call:
+    """One call, from the moment it waits for the model. `stop` may be called at any time, from any thread."""
+
+    def __init__(self) -> None:
+        self.stopped = Event()
+        self._running: tuple[Engine, int] | None = None
+
+    def begin(self, engine: Engine, body: dict[str, Any]) -> int:
+        """Send `body` to the model. The number that it gives is the call's."""
+        self._running = engine, engine.begin(body)
+        return self._running[1]
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self._running:
+            engine, number = self._running
+            engine.stop(number)
+
+
 class _Writing:
-    """One reply while it is written. `take` reads llama.cpp's chunks; it must not raise, because xllamacpp would
-    swallow the error."""
+    """One reply while it is written: `take` reads llama.cpp's chunks, `reply` makes the whole."""
 
     def __init__(self, form: Form, started: float, put: Callable[[Any], None], stop: Event) -> None:
         self._form, self._started, self._put, self._stop = form, started, put, stop
@@ -284,52 +316,3 @@ def _agent_error(problem: Mapping[str, Any]) -> AgentError:
         )
     kind = "bad_request" if problem.get("code") == 400 else "internal"
     return AgentError(f"llama.cpp refused the request: {problem.get('message')}", kind=kind)
-
-
-def _llama_cpp() -> Any:
-    """The package, with its OpenMP threads told to sleep at barriers instead of spinning.
-
-    Spinning gains nothing measurable and, once another process wants a core, costs a factor of ten: 13.6 s instead of
-    1.4 s for a short reply beside two busy processes on two cores. OpenMP reads the variable once, when it is loaded.
-    """
-    before = os.environ.get("OMP_WAIT_POLICY")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
-        import xllamacpp
-    except ImportError as error:
-        raise AgentError(f"llama.cpp is not usable ({error}). Install it with: pip install xllamacpp") from None
-    finally:
-        if before is None:
-            del os.environ["OMP_WAIT_POLICY"]
-    return xllamacpp
-
-
-class _Engine:
-    """llama.cpp with one model. Everything happens in the thread that made it."""
-
-    def __init__(self, path: Path, options: LlamaOptions) -> None:
-        xllamacpp = _llama_cpp()
-        params = xllamacpp.CommonParams()
-        params.model.path = str(path)
-        params.n_ctx = options.context
-        params.n_parallel = 1
-        params.n_batch = params.n_ubatch = _CHUNK
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or physical_cores()
-        params.cache_ram_mib = 0
-        params.verbosity = -1  # below every level: not a line on stdout or stderr
-        params.warmup = False
-        params.hostnames, params.port = ["127.0.0.1"], 0
-        params.api_keys = [secrets.token_hex(32)]
-        params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
-        params.cors_origins = ""
-        try:
-            self._server = xllamacpp.Server(params)
-        except RuntimeError:
-            raise AgentError(
-                f"llama.cpp cannot load {path}. It is no whole GGUF file, of a newer kind than the installed "
-                f"xllamacpp, or larger than the free memory."
-            ) from None
-
-    def chat(self, body: dict[str, Any], take: Callable[[Any], bool]) -> None:
-        """Answer `body`, handing each chunk to `take` until it returns True."""
-        self._server.handle_chat_completions(body, take)
