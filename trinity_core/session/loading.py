@@ -120,8 +120,8 @@ def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]
     if not path.is_file():
         raise CheckpointError(f"There is no head at {path}. Train one: python app.py train --method sft --deploy")
     checkpoint = Checkpoint.load(path)
-    checkpoint.check_backbone(backbone)
-    return LearnedPolicy(backbone, checkpoint.for_pool(agents))
+    checkpoint.for_pool(agents)  # raises where an agent has no row; the policy maps rows itself and keeps the id
+    return LearnedPolicy(backbone, checkpoint)
 
 
 def deployed_path(settings: Settings) -> Path | None:

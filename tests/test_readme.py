@@ -1,0 +1,43 @@
+"""The README stays true: its tree, its commands, its links, and the results it quotes."""
+
+from __future__ import annotations
+
+import re
+
+import app
+from tests.tree import README, ROOT, shown, tree
+
+TEXT = README.read_text("utf-8")
+
+
+def test_the_tree_names_every_file_and_says_what_it_is_for() -> None:
+    assert shown() == tree(), "run: .venv/bin/python -m tests.tree --write"
+
+
+def test_every_command_it_shows_can_be_parsed() -> None:
+    commands = re.findall(r"^python app\.py (.+?)(?:\s+#.*)?$", TEXT, re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        words = re.sub(r"\[|\]", "", command).replace('"What is 6 times 7?"', "question").split()
+        values = {"H": "127.0.0.1", "N": "7860"}
+        options = app.parser().parse_args([values.get(word, word) for word in words])
+        assert options.command in app.COMMANDS
+
+
+def test_every_make_target_it_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in set(re.findall(r"`?make ([a-z-]+)", TEXT)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_link_leads_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_quoted_results_stand_in_the_results_file() -> None:
+    results = (ROOT / "docs" / "RESULTS.md").read_text("utf-8")
+    quoted = re.findall(r"^\| (?:\*\*)?(\w[\w ]+?)(?:\*\*)? \| (?:\*\*)?(\d+\.\d) %", TEXT, re.MULTILINE)
+    assert len(quoted) >= 5
+    for name, figure in quoted:
+        assert re.search(rf"^{re.escape(name)}\s+{re.escape(figure)} %", results, re.MULTILINE), name
