@@ -6,12 +6,14 @@ The fake skills below run in the same kind of child process as the real ones, so
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from trinity_core.agents.base import Agent
+from trinity_core.agents.skills.plain import rewordings
 from trinity_core.agents.specialists import Solution, Specialist, specialist, split_steps, substitute
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Brief, Finish, Message, Piece, Reply, Request, Role, Usage
@@ -128,6 +130,7 @@ def _last(reply: Reply) -> str:
         ("What is 3.5 plus 4.5? Double it.", ("What is 3.5 plus 4.5?", "Double it.")),
         ("What is 7 factorial?\nThen divide by 10.", ("What is 7 factorial?", "Divide by 10.")),
         ("Take the word 'dog' and spell it backwards.", ("Spell 'dog' backwards.",)),
+        ("Multiply 4 by 9. Then halve it. What is the result?", ("Multiply 4 by 9.", "Halve it")),
         # one step
         (
             "Tom has 3 boxes with 12 apples each and eats 5. How many are left?",
@@ -138,6 +141,12 @@ def _last(reply: Reply) -> str:
             ("A train travels 60 km in an hour. How far does it go in 3 hours?",),
         ),
         ("What is 2+2? What is 3+3?", ("What is 2+2? What is 3+3?",)),
+        ("Divide 47 by 6. What is the remainder?", ("Divide 47 by 6. What is the remainder?",)),
+        ("Go back 9 days from 3 May 2021. What date is it?", ("Go back 9 days from 3 May 2021. What date is it?",)),
+        (
+            "How far into the alphabet is D? Give its position.",
+            ("How far into the alphabet is D? Give its position.",),
+        ),
         ("x + y = 10, x - y = 2", ("x + y = 10, x - y = 2",)),
         ("If 3x = 12 then what is x?", ("If 3x = 12 then what is x?",)),
         (
@@ -164,6 +173,9 @@ def test_steps(question: str, steps: tuple[str, ...]) -> None:
         ("What weekday is that date?", "10 April 2024", "What weekday is 10 April 2024?"),
         ("Spell that author's name backwards.", "O'Neill", 'Spell "O\'Neill" backwards.'),
         ("Count its letters", "desserts", "Count the letters in 'desserts'"),
+        ("What is its second letter?", "Rome", "What is the second letter in 'Rome'?"),
+        ("Name the letter at that position.", "4", "Name the letter at position 4."),
+        ("Take 5 away", "12", "Take 5 away from 12"),
         ("Is the answer prime?", "7", "Is 7 prime?"),
         ("And multiplied by 3?", "12", "what is 12 multiplied by 3?"),
         ("Now double that", "5", "Now double 5"),
@@ -194,7 +206,7 @@ async def test_a_worker_declines_what_is_not_its_domain(symbolic: Agent) -> None
 async def test_two_workers_solve_two_steps_in_turn(letters: Agent, symbolic: Agent) -> None:
     refused = await _ask(symbolic, Role.WORKER, LETTERS)
     assert refused.finish is Finish.REFUSED
-    assert "Step 1" in refused.text
+    assert "step 1" in refused.text
     first = await _ask(letters, Role.WORKER, LETTERS)
     assert _last(first) == "Result so far: 10"
     assert "Answer:" not in first.text
@@ -254,6 +266,202 @@ async def test_follow_up_questions_take_the_value_reached_before(symbolic: Agent
     assert _last(twice) == "Answer: 25"
     alone = await _ask(symbolic, Role.WORKER, "Now double that")
     assert alone.finish is Finish.REFUSED
+
+
+@pytest.fixture(scope="module")
+def team() -> Iterator[dict[str, Agent]]:
+    agents = {kind: specialist(AgentSpec(kind, kind)) for kind in ("symbolic", "lexical", "calendar")}
+    yield agents
+    for agent in agents.values():
+        asyncio.run(agent.aclose())
+
+
+TWO_DOMAINS = [
+    ("How many letters are in 'castle'? Take 4 away from that.", "lexical", "symbolic", "2"),
+    ("Count the vowels in 'banana', then multiply that by 12.", "lexical", "symbolic", "36"),
+    ("Take the number of consonants in 'window'. Add 11 to it.", "lexical", "symbolic", "15"),
+    ("Find how many letters 'guitar' has and square the result.", "lexical", "symbolic", "36"),
+    ("How many e's are in 'cheese'? What is 50 divided by that number?", "lexical", "symbolic", "50/3"),
+    ("Count the letters in 'harbor' and divide 54 by the result.", "lexical", "symbolic", "9"),
+    ("How many days are in May 2022? What is 100 minus that number?", "calendar", "symbolic", "69"),
+    ("Count the days from 1 March 2021 to 20 March 2021, then double that.", "calendar", "symbolic", "38"),
+    ("How many minutes are in 4 hours? Divide that by 8. What is the result?", "calendar", "symbolic", "30"),
+    ("Work out how many hours there are in 3 days, and subtract 12 from it.", "calendar", "symbolic", "60"),
+    ("Find the number of days in June 2019. Then take 10 from it.", "calendar", "symbolic", "20"),
+    ("Convert 5 feet to inches. Now add 15.", "calendar", "symbolic", "75"),
+    ("What is 9 times 5? Which date is that many days before 20 May 2022?", "symbolic", "calendar", "5 April 2022"),
+    ("Calculate 12 + 18 and convert that many minutes to seconds.", "symbolic", "calendar", "1800"),
+    ("Divide 90 by 6. Which weekday is it that many days after Monday?", "symbolic", "calendar", "Tuesday"),
+    (
+        "Compute 7 * 3. After that, find which month is that many months after March.",
+        "symbolic",
+        "calendar",
+        "December",
+    ),
+    ("Work out 100 - 79. How many days are that many weeks?", "symbolic", "calendar", "147"),
+    ("What is 40 / 8? Name the month that many months after October.", "symbolic", "calendar", "March"),
+    (
+        "What's 3 * 6? Go forward that many days from 20 June 2020. What date is it?",
+        "symbolic",
+        "calendar",
+        "8 July 2020",
+    ),
+    ("What is 3 times 4? Write that number in words and count its letters.", "symbolic", "lexical", "6"),
+    ("What is 30 / 2? How many letters does that number have when written as a word?", "symbolic", "lexical", "7"),
+    ("Compute 50 - 38. What letter is at that position in the alphabet?", "symbolic", "lexical", "L"),
+    ("What is 2 + 2? What is the letter of 'garden' in that position?", "symbolic", "lexical", "d"),
+    ("Work out 21 / 7, then give the letter at that place in 'planet'.", "symbolic", "lexical", "a"),
+    ("Multiply 8 by 3. Write the answer as a Roman numeral.", "symbolic", "lexical", "XXIV"),
+    ("What is 9 - 2? Spell the answer as a word.", "symbolic", "lexical", "seven"),
+    ("Add 4 and 5. Which letter of the alphabet has that number?", "symbolic", "lexical", "I"),
+    ("What day of the week is 1 January 2000? How many letters are in its name?", "calendar", "lexical", "8"),
+    ("Name the month 4 months after June, then write it backwards.", "calendar", "lexical", "rebotco"),
+    ("Which month comes 2 months before May? Count the vowels in it.", "calendar", "lexical", "1"),
+    ("On which weekday did 1 January 2000 fall? Sort its letters alphabetically.", "calendar", "lexical", "aadrstuy"),
+    ("Find the weekday 3 days after Monday. What's the third letter of that word?", "calendar", "lexical", "u"),
+    ("Tell me which month is 5 months after December. Remove the vowels from it.", "calendar", "lexical", "My"),
+    ("Name the weekday of 1 January 2000. What is its last letter?", "calendar", "lexical", "y"),
+]
+GIVEN_BY_OTHERS = [
+    ("What is the capital of Italy? How many letters does it have?", "Rome", "lexical", "4"),
+    (
+        "What is the capital of Italy? How many letters does it have?",
+        "The capital of Italy is Rome.\nAnswer: Rome",
+        "lexical",
+        "4",
+    ),
+    (
+        "What is the capital of Italy? How many letters does it have?",
+        "Answer: The capital of Italy is Rome.",
+        "lexical",
+        "4",
+    ),
+    (
+        "What is the capital of Italy? How many letters does it have?",
+        "Rome is the capital of Italy.\nAnswer: Rome",
+        "lexical",
+        "4",
+    ),
+    ("What is the capital of Italy? How many letters does it have?", "**Answer:** Rome", "lexical", "4"),
+    (
+        "Name the capital of Italy. Now write it backwards.",
+        "The capital of Italy is Rome.\nAnswer: Rome",
+        "lexical",
+        "emor",
+    ),
+    ("Name the capital of Italy. Now write it backwards.", "Answer: Rome", "lexical", "emor"),
+    (
+        "What colour is a ripe lemon? Spell that word backwards.",
+        "A ripe lemon is yellow.\nAnswer: Yellow",
+        "lexical",
+        "wolley",
+    ),
+    ("What colour is a ripe lemon? Spell that word backwards.", "Answer: yellow", "lexical", "wolley"),
+    (
+        "How many continents are there? Multiply that by 12.",
+        "There are seven continents.\nAnswer: 7",
+        "symbolic",
+        "84",
+    ),
+    ("How many continents are there? Multiply that by 12.", "Answer: seven", "symbolic", "84"),
+    ("How many continents are there? Multiply that by 12.", "There are 7 continents.", "symbolic", "84"),
+    ("Take the number of days in a week and subtract 3.", "There are 7 days in a week.\nAnswer: 7", "symbolic", "4"),
+    (
+        "How many strings does a violin have? Add 20 to the result.",
+        "A violin has four strings.\nAnswer: 4 strings",
+        "symbolic",
+        "24",
+    ),
+    ("How many strings does a violin have? Add 20 to the result.", "Answer: 4", "symbolic", "24"),
+    (
+        "In what year did World War II end? Subtract 45 from that year.",
+        "World War II ended in 1945.\nAnswer: 1945",
+        "symbolic",
+        "1900",
+    ),
+    ("In what year did World War II end? Subtract 45 from that year.", "1945", "symbolic", "1900"),
+    (
+        "What's the opposite of up? What's its first letter?",
+        "The opposite of up is down.\nAnswer: down",
+        "lexical",
+        "d",
+    ),
+    ("What's the opposite of up? What's its first letter?", "Answer: Down", "lexical", "d"),
+    (
+        "Name the planet closest to the Sun and give its last letter.",
+        "The planet closest to the Sun is Mercury.\nAnswer: Mercury",
+        "lexical",
+        "y",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "first", "second", "answer"), TWO_DOMAINS)
+async def test_the_second_specialist_ends_what_the_first_began(
+    team: dict[str, Agent], question: str, first: str, second: str, answer: str
+) -> None:
+    begun = await _ask(team[first], Role.WORKER, question)
+    assert _last(begun).startswith("Result so far: ")
+    await _ends_it(team, second, question, begun.text, answer)
+    for name in team.keys() - {first}:
+        assert (await _ask(team[name], Role.WORKER, question)).finish is Finish.REFUSED
+
+
+@pytest.mark.parametrize(("question", "text", "second", "answer"), GIVEN_BY_OTHERS)
+async def test_a_specialist_ends_what_a_language_model_began(
+    team: dict[str, Agent], question: str, text: str, second: str, answer: str
+) -> None:
+    await _ends_it(team, second, question, text, answer)
+
+
+async def _ends_it(team: dict[str, Agent], name: str, question: str, given: str, answer: str) -> None:
+    """The specialist completes the answer, accepts it as a verifier, and rejects another one."""
+    ended = await _ask(team[name], Role.WORKER, question, given)
+    assert _last(ended).lower() == f"answer: {answer}".lower()
+    assert _last(await _ask(team[name], Role.VERIFIER, question, ended.text)) == "VERDICT: ACCEPT"
+    other = ended.text.replace(_last(ended), "Answer: 1234")
+    assert _last(await _ask(team[name], Role.VERIFIER, question, other)) == "VERDICT: REVISE"
+
+
+async def test_a_refusal_says_what_the_specialist_does(team: dict[str, Agent]) -> None:
+    said = {name: (await _ask(agent, Role.WORKER, "Who painted the Mona Lisa?")).text for name, agent in team.items()}
+    assert said == {
+        "symbolic": "I only do arithmetic and algebra; this is something else.",
+        "lexical": "I only do letters and words (counting, sorting, ciphers); this is something else.",
+        "calendar": "I only do dates, durations and units; this is something else.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "plainer"),
+    [
+        ("Can you tell me what 6 times 7 is?", "what is 6 times 7"),
+        ("I'd like to know how many days May 2020 has.", "how many days does May 2020 have"),
+        ("Tell me whether 91 is prime, yes or no.", "is 91 prime"),
+        ("Name the month after May.", "What is the month after May"),
+        ("Count the days in May 2020.", "How many days are in May 2020"),
+        ("I want to feed my 3 cats. How much is 3 times 5?", "How much is 3 times 5"),
+    ],
+)
+def test_rewordings_are_plainer(question: str, plainer: str) -> None:
+    forms = rewordings(question)
+    assert forms[0] == question
+    assert plainer in forms
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "I count y as a vowel. How many vowels are in 'rhythm 2'?",  # a rule
+        "I have 5 cats and 3 dogs. How much is 3 times 5 cats and that?",
+        "My number is 12. Is 7 less than the number?",  # a number that does not return
+        "Is it raining or not",
+    ],
+)
+def test_rewordings_drop_nothing_that_matters(question: str) -> None:
+    said = set(re.findall(r"\w+", question.lower())) - {"or", "not"}
+    for form in rewordings(question):
+        assert said <= set(re.findall(r"\w+", form.lower()))
 
 
 # --- Verifier -----------------------------------------------------------------------------------------------

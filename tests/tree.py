@@ -37,6 +37,7 @@ FOLDERS = {
     "tests/browser": "the page in a real Chromium",
     "trinity_core": "everything that needs neither a page nor a database",
     "trinity_core/agents": "members of the pool",
+    "trinity_core/agents/skills": "what the specialists know",
     "trinity_core/coordinator": "transcript, backbone, head, policy",
     "trinity_core/session": "the loop and its roles",
     "trinity_core/tasks": "questions with references, and graders",

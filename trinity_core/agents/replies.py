@@ -49,7 +49,7 @@ def reply_key(request: Request) -> str:
 def _implementation(model: bool) -> str:
     """Digest of the source of the embedded language model's files, or of the specialists'."""
     folder = Path(__file__).parent
-    files = [path for path in sorted(folder.glob("*.py")) if (path.name in _MODEL_FILES) is model]
+    files = [path for path in sorted(folder.rglob("*.py")) if (path.name in _MODEL_FILES) is model]
     files.append(folder.parent / "answers.py")
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 

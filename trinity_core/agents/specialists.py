@@ -45,9 +45,9 @@ __all__ = ["Skill", "Solution", "Specialist", "specialist", "split_steps", "subs
 SOLVE_LIMIT = 5.0
 """Seconds a skill may work on one step."""
 _SKILLS = {
-    "symbolic": "trinity_core.agents.symbolic:Symbolic",
-    "lexical": "trinity_core.agents.lexical:Lexical",
-    "calendar": "trinity_core.agents.calendar:Calendar",
+    "symbolic": "trinity_core.agents.skills.symbolic:Symbolic",
+    "lexical": "trinity_core.agents.skills.lexical:Lexical",
+    "calendar": "trinity_core.agents.skills.calendar:Calendar",
 }
 
 
@@ -245,9 +245,9 @@ class Specialist:
     async def _refusal(self, problem: _Problem, at: int) -> _Refusal:
         _, domain = await self._skill.about()
         if len(problem.steps) == 1:
-            return _Refusal(f"This is outside my domain, {domain}.")
+            return _Refusal(f"I only do {domain}; this is something else.")
         at = min(at, len(problem.steps) - 1)
-        return _Refusal(f"Step {at + 1} (“{_short(problem.steps[at])}”) is outside my domain, {domain}.")
+        return _Refusal(f"I only do {domain}; step {at + 1} (“{_short(problem.steps[at])}”) is something else.")
 
 
 class _Refusal(Exception):
@@ -308,6 +308,11 @@ _GAVE = re.compile(r"\bstep (\d{1,2}) gave (.+?)\.(?=\s|$)", re.IGNORECASE)
 _STEP_OF = re.compile(r"^\W*step (\d{1,2}) of \d{1,2}\b", re.IGNORECASE | re.MULTILINE)
 _SECTION = re.compile(r"\bstep (\d{1,2})\s*[:.)]\s*(.+?)(?=\bstep \d{1,2}\s*[:.)]|\n|$)", re.IGNORECASE | re.DOTALL)
 _SAYS = re.compile(r"\b(?:is|are|was|were|equals|has|have)\b|=")
+_TELLS = re.compile(
+    r".*\b(?:is|was|are|were|equals)\s+(?:(?:called|named|known as|usually|also|simply|spelled|about)\s+)*"
+    r"(?:(?:the|a) (?:word|number|year|city|language|country|name)\s+)?(?P<value>[^.!?;]{1,60}?)[.!]*$",
+    re.IGNORECASE | re.DOTALL,
+)
 _NUMERIC_STEP = re.compile(
     r"\bhow (?:many|much|long|old|far)\b|^\W*(?:multiply|divide|add|subtract|double|halve|square|cube|count|triple)\b"
     r"|\bnumber of\b|\bsum of\b|\bproduct of\b",
@@ -379,7 +384,7 @@ def _read(answer: str | None, steps: Sequence[str]) -> _Claim:
     known = {k: value for k, value in sections.items() if value and k < count - 1}
     stated: list[Mapping[int, str]] = [known] if known else []
     stated += [{0: value} for value in _first_values(text, steps[0], steps[1])]
-    committed = committed_answer(text) or _sole_value(text)
+    committed = _said(committed_answer(text)) or _said(_sole_value(text))
     first = [{0: committed}] if committed and _fits(steps[1], committed) else []
     whole = not committed or _could_answer(steps[-1], committed)
     return _Claim(text, (*first, *stated), tuple(stated), False, count if whole else 1, whole)
@@ -402,11 +407,21 @@ def _first_values(text: str, asked: str, following: str) -> list[str]:
     words = set(re.findall(r"\w{4,}", asked.lower()))
     found: list[tuple[int, str]] = []
     for sentence in re.split(r"(?<=[.!?])\s+|\n+", text[:2000]):
-        if _SAYS.search(sentence) and committed_answer(sentence) is None and (value := short_value(sentence.strip())):
-            found.append((len(words & set(re.findall(r"\w{4,}", sentence.lower()))), value))
+        if _SAYS.search(sentence) and committed_answer(sentence) is None:
+            value = _said(short_value(sentence.strip())) or _said(sentence)
+            if value:
+                found.append((len(words & set(re.findall(r"\w{4,}", sentence.lower()))), value))
     most = max((shared for shared, _ in found), default=0)
     fitting = [v for shared, v in found if shared == most and len(v) <= 120 and _fits(following, v)]
     return list(dict.fromkeys(fitting))[:3]
+
+
+def _said(sentence: str | None) -> str | None:
+    """What a sentence says at its end ("The capital of Italy is Rome": "Rome"); a value that is none stays."""
+    if not sentence:
+        return None
+    told = _TELLS.match(sentence.strip())
+    return clean_value(told["value"]) if told else short_value(sentence)
 
 
 def _fits(step: str, value: str) -> bool:

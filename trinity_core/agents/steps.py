@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from trinity_core.agents.skills.plain import without_closing
+
 MAX_CHARS = 2000
 """A longer question is taken as one step: nobody words steps in so many characters."""
 
@@ -27,8 +29,9 @@ _LABEL = r"(?:step\s+\d+\s*[:.)-]\s*)"
 _VERBS = (
     "add|alphabeti[sz]e|append|apply|arrange|begin with|calculate|capitali[sz]e|change|check|choose|compute|"
     "concatenate|consider|convert|count|cube|decode|decrease|decrypt|deduct|delete|determine|differentiate|divide|"
-    "double|drop|encode|encrypt|evaluate|expand|express|factor|factori[sz]e|figure out|find|get|give|halve|identify|"
-    "increase|insert|integrate|join|list|look up|lowercase|move|multiply|name|negate|order|output|pick|prepend|print|"
+    "double|drop|encode|encrypt|evaluate|expand|express|factor|factori[sz]e|figure out|find|get|give|go|halve|"
+    "identify|increase|insert|integrate|join|list|look up|lowercase|move|multiply|name|negate|order|output|pick|"
+    "prepend|print|"
     "put|quadruple|raise|rearrange|reduce|remove|repeat|replace|report|return|reverse|rewrite|rotate|round|say|shift|"
     "show|simplify|solve|sort|spell|square|start with|start from|state|subtract|swap|take|tell|test|translate|triple|"
     "turn|uppercase|use|work out|write"
@@ -37,10 +40,23 @@ _ASKS = (
     "what|what['’]s|whats|how|which|when|who|who['’]s|where|why|is|are|was|were|does|did|do|can|could|will|would|has"
     "|have|(?:on|in|at|from|to|for|by) (?:what|which|how)"
 )
+# Asks what the step before already gives ("Divide 9 by 4. What is the remainder?"): no step of its own.
+_NAMING = re.compile(
+    rf"{_LEAD}(?:what(?:['’]s| is| was| will be)|give|state|find|name|tell|write|report|say)(?: me| down)?"
+    rf" (?:the|its)"
+    r" (?:final |resulting )?(?:remainder|rest|quotient|sum|product|difference|total|date|day|weekday|month|time"
+    r"|value)"
+    r"(?: then| now)?[\s.?!]*"
+    rf"|{_LEAD}(?:(?:on|in|at) )?(?:what|which) (?:date|day|weekday|month|time)(?: of the week)? (?:is|was|will"
+    rf"|do|does)"
+    r" (?:it|you|we|i)(?: (?:be|get|reach|fall on|land on|arrive at))?(?: then)?[\s.?!]*",
+    re.IGNORECASE,
+)
 _REQUEST = re.compile(rf"{_LABEL}?{_LEAD}{_LABEL}?(?:{_VERBS}|{_ASKS})\b", re.IGNORECASE)
 _HAS_REQUEST = re.compile(rf"(?:^|[.?!;,:\n]\s*|\b(?:and|then)\s+){_REQUEST.pattern}", re.IGNORECASE)
 _BREAK = re.compile(
-    r"[.?!]+[\"')\]”’]*\s+|\s*[,;]?\s*(?:\band\s+)?\bthen\s+|\s*;\s*(?:and\s+)?|\s*,\s*(?:and\s+)?|\s+and\s+|\s*\n+\s*",
+    r"[.?!]+[\"')\]”’]*\s+|\s*[,;]?\s*(?:\band\s+)?\bthen\s+|\s*;\s*(?:and\s+)?|\s*,\s*(?:and\s+)?|\s+and\s+"
+    r"|\s*\n+\s*",
     re.IGNORECASE,
 )
 _NOUNS = (
@@ -56,11 +72,17 @@ _NO_NOUN = (
     "squared|cubed|a|an|the|together|after|before|out|over|modulo|mod|prime|even|odd|exactly|mean|equal"
 )
 _BEFORE = (
-    rf"of|in|to|from|by|with|for|at|on|into|than|between|before|after|does|do|did|is|are|was|has|and|times|plus|minus|"
+    rf"of|in|to|from|by|with|for|at|on|into|than|between|before|after|does|do|did|is|are|was|has|and|times|plus"
+    rf"|minus|"
     rf"{_VERBS}"
 )
 _QUALIFIER = r"(?:same|resulting|final|previous|last|new|obtained|computed|first|above|earlier)"
 _POSSESSED = r"(?:['’]s\s+(?:name|title))?"
+_WHICH_PART = (
+    r"(?:very|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|last|final|middle|next[ -]to[ -]last"
+    r"|second[ -]to[ -]last|penultimate|and|two|three|four|longest|shortest|most common|\d+(?:st|nd|rd|th))"
+)
+_PLACES = re.compile(r"(?:position|place|index|spot|slot)$", re.IGNORECASE)
 _REFERENCES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -72,7 +94,7 @@ _REFERENCES = tuple(
         r"|city|country|remainder)\b)(?!\s+(?:of|between|that|which|from|for|to|in|after|before|when|on|at|with|is)\b"
         rf"|\s*[{_QUOTE}\d]|\s+(?-i:[A-Z]))",
         rf"\b(?:{_BEFORE})\s+(?P<ref>(?:that|this)\s+(?!(?:{_NO_NOUN})\b)[a-z]+\b{_POSSESSED})",
-        r"\b(?P<ref>its)\s+(?P<part>\w+)",
+        rf"\b(?P<ref>its)\s+(?!(?:position|place|rank|index)\b)(?P<part>(?:{_WHICH_PART}\s+)*\w+)",
         r"\b(?P<ref>it|that|this)\b(?!['’])",
     )
 )
@@ -90,7 +112,10 @@ _IMPLICIT = tuple(
             r"\1 @ \2",
         ),
         (rf"^({_LEAD}add\s+{_NUMBER}){_END}", r"\1 to @\g<end>"),
-        (rf"^({_LEAD}(?:subtract|take away|deduct)\s+{_NUMBER}){_END}", r"\1 from @\g<end>"),
+        (
+            rf"^({_LEAD}(?:subtract|take away|take off|take|deduct|remove)\s+{_NUMBER}(?: away| off)?){_END}",
+            r"\1 from @\g<end>",
+        ),
         (
             rf"^({_LEAD}(?:double|triple|quadruple|halve|square|cube|reverse|negate|sort|alphabeti[sz]e|capitali[sz]e"
             rf"|uppercase|lowercase|simplify|expand|factori[sz]e|factor)){_END}",
@@ -125,11 +150,15 @@ def split_steps(question: str) -> tuple[str, ...]:
     text = question.strip()
     if len(text) > MAX_CHARS:
         return (text,)
+    if _HAS_REQUEST.search(_mask(shorter := without_closing(text))):
+        text = shorter
     masked = _mask(text)
     steps: list[str] = []
     start = 0
     for left, right, stop in _clauses(masked):
         clause = masked[right:stop]
+        if _NAMING.fullmatch(clause):
+            continue
         if _HAS_REQUEST.search(masked[start:left]) and (refers_back(clause) or re.match(_LABEL, clause, re.I)):
             steps.append(_tidy(text[start:left]))
             start = right
@@ -182,11 +211,12 @@ def _replace(step: str, found: Sequence[re.Match[str]], shown: str) -> str:
         at = match.end("ref")
         if word == "its":
             part = match["part"]
-            inside = re.match(r"(?i)letter|vowel|consonant|digit|character|word", part)
+            inside = re.search(r"(?i)\b(?:letter|vowel|consonant|digit|character|word)s?$", part)
             out.append(f"the {part} {'in' if inside else 'of'} {shown}")
             at = match.end("part")
-        else:
-            out.append(shown)
+        else:  # "the letter at that position": at position 3
+            noun = _PLACES.search(match["ref"])
+            out.append(f"{noun.group()} {shown}" if noun else shown)
     return "".join([*out, step[at:]])
 
 

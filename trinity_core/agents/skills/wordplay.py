@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as replace_frame
 
-from trinity_core.agents.ciphers import graphemes
+from trinity_core.agents.skills.ciphers import graphemes
+from trinity_core.agents.skills.wording import Mention, Reading, cardinal, integer, place, split
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.wording import Mention, Reading, cardinal, integer, place, split
 
 _ALPHABET = string.ascii_lowercase
 _CAPITALS = string.ascii_uppercase
@@ -225,8 +225,8 @@ def units(unit: str, text: str) -> list[str]:
 def nth(slots: Slots) -> Solution | None:
     """The nth (or last, middle, ...) letter, word, vowel, ... of a text."""
     mention, unit = slots.mention(), slots["unit"].lower() or "letter"
-    edge = {"s": 1, "b": 1, "e": -1, "f": -1}
-    at = edge[slots["edge"][0].lower()] if slots["edge"] else place(slots["o"] or slots["n"])
+    edge = {"st": 1, "be": 1, "fr": 1, "en": -1, "fi": -1}
+    at = edge[slots["edge"][:2].lower()] if slots["edge"] else place(slots["o"] or slots["n"])
     if mention is None or at is None or (unit == "word" and not mention.strong):
         return None
     at = -at if slots["end"] else at
@@ -287,12 +287,25 @@ def edge_letters(slots: Slots) -> Solution | None:
 
 def alphabet_place(slots: Slots) -> Solution | None:
     """A = 1 to Z = 26."""
-    sign = slots["a"].lower()
-    if len(sign) != 1 or sign not in _ALPHABET:
+    sign, frame = slots["a"].lower(), slots.reading.frame
+    if (
+        len(sign) != 1
+        or sign not in _ALPHABET
+        or not re.search(r"(?i)alphabet|letter|\ba ?(?:=|is) ?1|[\ue000]", frame)
+    ):
         return None
     n = _ALPHABET.index(sign) + 1
     n = 27 - n if slots["end"] else n
     return Solution(str(n), f"{sign.upper()} is letter {n} of 26{' from the end' if slots['end'] else ''}.")
+
+
+def alphabet_letter(slots: Slots) -> Solution | None:
+    """The letter at a place of the alphabet, counted from either end."""
+    at = place(slots["o"]) if slots["o"] else integer(slots["n"])
+    if at is None or not 1 <= abs(at) <= 26:
+        return None
+    at = at if at > 0 else 27 + at
+    return Solution(_CAPITALS[at - 1], f"Letter {at} of 26 is {_CAPITALS[at - 1]}.")
 
 
 def alphabet_near(slots: Slots) -> Solution | None:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from trinity_core.agents.wording import INTEGER, integer, listed, show
+from trinity_core.agents.skills.wording import INTEGER, integer, listed, show
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,10 @@ _LEXICON: tuple[tuple[str, str, str], ...] = (
     (
         "list",
         "gcd",
-        rf"(?:the )?(?:greatest common (?:divisor|factor)|highest common factor|gcd|gcf|hcf){_LIST_TAIL}",
+        rf"(?:the )?(?:(?:greatest|largest|biggest|highest) common (?:divisor|factor)|gcd|gcf|hcf){_LIST_TAIL}",
     ),
     ("list", "lcm", rf"(?:the )?(?:(?:least|lowest|smallest) common multiple|lcm){_LIST_TAIL}"),
-    ("list", "mean", rf"(?:the )?(?:arithmetic mean|average|mean){_LIST_TAIL}"),
+    ("list", "mean", rf"(?:the )?(?:arithmetic mean|average|mean)(?: value)?{_LIST_TAIL}"),
     ("list", "median", rf"(?:the )?median{_LIST_TAIL}"),
     ("list", "sum", rf"(?:the )?(?:sum|total){_LIST_TAIL}"),
     ("list", "product", rf"(?:the )?product{_LIST_TAIL}"),

@@ -11,9 +11,9 @@ import re
 import sympy
 from sympy import Expr, Rational, Symbol
 
-from trinity_core.agents.formula import Formula, parse
+from trinity_core.agents.skills.formula import Formula, parse
+from trinity_core.agents.skills.tokens import Unreadable
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.tokens import Unreadable
 
 MAX_VALUE_CHARS = 4000
 """Longest value written, in characters."""

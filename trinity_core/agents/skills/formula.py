@@ -19,7 +19,7 @@ from typing import Any
 import sympy
 from sympy import Expr, Integer, Rational
 
-from trinity_core.agents.tokens import Token, Unreadable, normal, tokens
+from trinity_core.agents.skills.tokens import Token, Unreadable, normal, tokens
 
 MAX_BITS = 12_000
 """Size of the largest integer computed (numerator or denominator), in bits: about 3,600 digits."""

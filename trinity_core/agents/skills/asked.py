@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from dateutil.relativedelta import relativedelta
 
-from trinity_core.agents import measures
-from trinity_core.agents.measures import Quantity
-from trinity_core.agents.moments import (
+from trinity_core.agents.skills import measures
+from trinity_core.agents.skills.measures import Quantity
+from trinity_core.agents.skills.moments import (
     Clock,
     Marks,
     Moment,
@@ -21,7 +21,10 @@ from trinity_core.agents.moments import (
 from trinity_core.agents.specialists import Solution
 
 BACK = frozenset(
-    {"before", "earlier", "earlier than", "prior to", "preceding", "ago", "-", "minus", "subtract", "deduct", "take"}
+    {
+        *("before", "earlier", "earlier than", "prior to", "preceding", "precedes", "ago", "-", "minus", "subtract"),
+        *("deduct", "take", "before that", "before now", "prior", "in the past", "back", "backward", "backwards"),
+    }
 )
 """Words of slot `way` that step back in time."""
 

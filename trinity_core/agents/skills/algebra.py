@@ -11,10 +11,9 @@ import re
 import sympy
 from sympy import Expr, Integer, Symbol
 
-from trinity_core.agents.formula import checked, parse
-from trinity_core.agents.specialists import Solution
-from trinity_core.agents.tokens import Unreadable, ordinal
-from trinity_core.agents.values import (
+from trinity_core.agents.skills.formula import checked, parse
+from trinity_core.agents.skills.tokens import Unreadable, ordinal
+from trinity_core.agents.skills.values import (
     about,
     answer,
     computed,
@@ -25,28 +24,44 @@ from trinity_core.agents.values import (
     simplified,
     variable,
 )
+from trinity_core.agents.specialists import Solution
 
 # --- Equations ----------------------------------------------------------------------------------------------
 
 _MAX_OPS = 60
 _IF = (
     r"(?:if|when|where|whenever|given(?: that)?|such that|so that|for which|suppose(?: that)?"
-    r"|assuming(?: that)?|that satisf(?:y|ies))"
+    r"|assuming(?: that)?|that satisf(?:y|ies)|that makes?|that solves?|which makes?|to make|knowing(?: that)?)"
 )
-_WANT = r"(?:what(?:['’]s| is| are)|find|calculate|compute|evaluate|determine|give|solve for)"
+_WANT = (
+    r"(?:what(?:['’]s| is| are| must be| does| should be)|find|calculate|compute|evaluate|determine|give(?: me)?"
+    r"|solve for|work out|state|name|tell me|i(?:['’]m| am) looking for|i (?:need|want)(?: to know| to find)?)"
+)
 _EQUATION_FORMS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"(?:{_IF}|let)\s+(?P<eqs>.+?=.+?)\s*[,.;:]?\s+(?:then\s+)?{_WANT}\s+(?:the values? of\s+)?(?P<want>[^=]+)",
         rf"{_WANT}\s+(?:the values? of\s+)?(?P<want>[^=]+?),?\s+(?:{_IF}|for|at|in|from|with)\s+(?P<eqs>.+=.+)",
         (
-            r"(?:what|which)\s+values?\s+of\s+(?P<want>[a-z])\s+(?:satisf(?:y|ies)|makes?|solves?)\s+(?P<eqs>.+?)"
-            r"(?: true)?"
+            r"(?:what|which)\s+values?\s+(?:of|for)\s+(?P<want>[a-z])\s+(?:satisf(?:y|ies)|makes?|solves?"
+            r"|fulfils?)\s+"
+            r"(?P<eqs>.+?)(?: true| hold| correct)?"
+        ),
+        r"(?:the\s+)?equation\s+(?P<eqs>.+?=.+?)\s+has\s+(?:what|which)\s+solutions?(?P<want>)",
+        (
+            r"for\s+(?:which|what)(?:\s+values?\s+of)?\s+(?P<want>[a-z]),?\s+(?:is|does|do|will|would|are)\s+"
+            r"(?P<eqs>.+?)(?:\s+(?:true|hold(?: true)?|satisfied|correct|valid))?"
+        ),
+        (
+            r"what\s+(?:number\s+|value\s+)?(?:must|should|does|has|would|can|do)\s+(?P<want>[a-z])\s+(?:be"
+            r"|equal|have to be|need to be"
+            r"|to be)?,?"
+            r"\s*(?:so that|for|if|when|in order that|such that|to make|in|given(?: that)?)\s+(?P<eqs>.+?)"
+            r"(?:\s+(?:to be true|true|to hold))?"
         ),
         r"(?:(?:find|solve)\s+)?(?:for\s+)?(?P<want>[a-z])\s*(?:[:,]|\bin\b)\s*(?P<eqs>.+=.+)",
-        r"(?:(?:solve|find the (?:solutions?|roots?) (?:of|to)|what (?:are|is) the (?:solutions?"
-        r"|roots?|zeros) (?:of|to)|"
-        r"(?:the )?(?:solutions?|roots?) (?:of|to))\s+)?(?:the\s+)?(?:(?:linear|quadratic|cubic"
+        rf"(?:(?:solve|(?:{_WANT} )?(?:the )?(?:solutions?|roots?|zeros) (?:of|to"
+        rf"|for))\s+)?(?:the\s+)?(?:(?:linear|quadratic|cubic"
         r"|simultaneous|following)\s+)*"
         r"(?:equations?|system(?: of equations)?)?\s*:?\s*(?P<eqs>.+?=.+?)(?:,?\s+for\s+(?P<want>[a-z](?:(?:,"
         r"| and|, and)\s+[a-z])*))?",
@@ -89,7 +104,9 @@ def equations(text: str) -> Solution | None:
             if value.is_number
             else None
         )
-    said = re.sub(r"(?i)\s+(?:is equal to|equals?|is the same as)\s+", " = ", text)
+    said = re.sub(
+        r"(?i)\s+(?:is equal to|equals?|is the same as)\s+(?!(?:if|when|where|in|for|given)\b)", " = ", text
+    )
     if "=" in said:
         for form in _EQUATION_FORMS:
             if match := form.fullmatch(said):
@@ -102,6 +119,7 @@ def equations(text: str) -> Solution | None:
 
 def _from_form(eqs: str, want: str | None) -> Solution | None:
     pairs = []
+    eqs = re.sub(r"(?i)^(?:the )?(?:following )?(?:(?:linear|quadratic) )?equations?:? ", "", eqs)
     for part in re.split(r"\s*(?:[,;]|\band\b)\s*(?:and\s+)?", eqs):
         sides = part.split("=")
         if len(sides) != 2:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from itertools import pairwise
 
-from trinity_core.agents.wording import listed
+from trinity_core.agents.skills.wording import listed
 
 _MORSE = dict(
     zip(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from sympy import Expr, Integer, Rational
 
-from trinity_core.agents.formula import parse
+from trinity_core.agents.skills.formula import parse
+from trinity_core.agents.skills.tokens import Unreadable, normal
+from trinity_core.agents.skills.values import answer, shown
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.tokens import Unreadable, normal
-from trinity_core.agents.values import answer, shown
 
 _START = (
     "has|have|had|starts? with|started with|begins? with|began with|owns?|owned|there (?:are|is|were|was)|contains?"
@@ -54,7 +54,8 @@ _PLAIN = re.compile(
     re.IGNORECASE,
 )
 _NO_NOUN = re.compile(
-    r"to|from|of|on|in|and|more|for|at|away|with|each|out|off|is|as|than|do|does|did|will|can|now|left|ones|she|he|they|it|i|we",
+    r"to|from|of|on|in|and|more|for|at|away|with|each|out|off|is|as|than|do|does|did|will|can|now|left|ones|she"
+    r"|he|they|it|i|we",
     re.IGNORECASE,
 )
 _INEXACT = re.compile(
@@ -62,7 +63,16 @@ _INEXACT = re.compile(
     r"|never|no|without|instead|some|several|many|few)\b|n't",
     re.IGNORECASE,
 )
-_QUESTION = re.compile(r"\b(?:how (?:many|much|far)|what(?:['’]s| is| was| will be))\b.*$", re.IGNORECASE)
+_CALCULATED = re.compile(
+    r"\b(?:divided|multiplied|subtracted|squared|cubed|remainder|quotient|product|modulo|shared|split|distributed|left"
+    r" over)\b",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"\b(?:what (?:does|will|would) (?:it|he|she|they|the \w+) (?:now )?(?:cost|pay)|how (?:many|much|far)"
+    r"|what(?:['’]s| is| was| will be))\b.*$",
+    re.IGNORECASE,
+)
 _COUNT_WORDS = re.compile(
     r"(?<!each )(?<!every )(?<!this )(?<!that )(?<!which )\b(?:(?:a|two|three|four) dozen|a hundred|a couple of"
     r"|(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
@@ -179,7 +189,8 @@ def _shared(told: str, question: str, numbers: list[str]) -> Solution | None:
     both = f"{told} {question}"
     if len(numbers) != 2 or not re.search(r"(?i)\b(?:shar|split|divid|distribut|equal|evenly)\w*", both):
         return None
-    if not re.search(r"(?i)\b(?:each|every|per|one)\b", question):
+    over = bool(re.search(r"(?i)\b(?:left over|leftover|remain|remainder)\b", question))
+    if not over and not re.search(r"(?i)\b(?:each|every|per|one)\b", question):
         return None
     crowds = [bool(re.search(_CROWD.format(n=re.escape(n)), both, re.IGNORECASE)) for n in numbers]
     if sum(crowds) != 1 or re.search(r"(?i)\band (?:his |her |their |my )?\d+ ", both):
@@ -187,6 +198,8 @@ def _shared(told: str, question: str, numbers: list[str]) -> Solution | None:
     a, b = (Rational(n) for n in (numbers if crowds[1] else reversed(numbers)))
     if b == 0:
         return None
+    if over:
+        return answer(shown(a % b), f"{shown(a)} = {shown(b)} × {shown(a // b)} + {shown(a % b)}")
     return answer(shown(a / b, True), f"{shown(a)} / {shown(b)} = {shown(a / b, True)}")
 
 
@@ -221,7 +234,7 @@ def _rate(told: str, question: str, numbers: list[str]) -> Solution | None:
 
 
 def _counted(told: str, question: str, numbers: list[str]) -> Solution | None:
-    if re.search(r"\d", question) or "%" in told:
+    if re.search(r"\d", question) or "%" in told or _CALCULATED.search(f"{told} {question}"):
         return None
     story = _Story()
     verbs = f"{_LOSE}|{_GAIN}|{_START}"
@@ -235,7 +248,8 @@ def _counted(told: str, question: str, numbers: list[str]) -> Solution | None:
     )
     for clause in clauses:
         _take(story, clause.strip())
-    if story.used != len(numbers) or not story.holders:
+    told_of = len(numbers) > 1 or re.search(r"\b(?:half|twice|double)\b", told)
+    if story.used != len(numbers) or not story.holders or not told_of:
         return None
     return _asked(story, question)
 

@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 from sympy.polys.polyerrors import BasePolynomialError
 
-from trinity_core.agents import algebra, arithmetic
-from trinity_core.agents.formula import parse
+from trinity_core.agents.skills import algebra, arithmetic, reckoning
+from trinity_core.agents.skills.formula import parse
+from trinity_core.agents.skills.plain import rewordings
+from trinity_core.agents.skills.stories import tell
+from trinity_core.agents.skills.tokens import Unreadable, normal
+from trinity_core.agents.skills.values import computed, in_decimals, shown, simplified
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.stories import tell
-from trinity_core.agents.tokens import Unreadable, normal
-from trinity_core.agents.values import computed, in_decimals, shown, simplified
 
 MAX_CHARS = 1_200
 """Longest question read, in characters."""
@@ -45,22 +46,10 @@ class Symbolic:
 
     def solve(self, question: str) -> Solution | None:
         """The answer, or None. Never raises."""
-        text = _clean(question)
-        if not text or len(text) > MAX_CHARS or _NOT_MATHS.search(text):
-            return None
-        for pattern, handler in _RULES:
-            if match := pattern.fullmatch(text):
-                try:
-                    if found := handler(match):
-                        return found
-                except _FAILURES:
-                    continue
-        for reader in (algebra.equations, _formula, tell):
-            try:
-                if found := reader(text):
-                    return found
-            except _FAILURES:
-                continue
+        texts = [_clean(form) for form in rewordings(question)]
+        for text in dict.fromkeys((*texts, *(_MONEY.sub("", text) for text in texts))):
+            if text and len(text) <= MAX_CHARS and not _NOT_MATHS.search(text) and (found := _solve(text)):
+                return found
         return None
 
     def same(self, a: str, b: str) -> bool:
@@ -71,22 +60,44 @@ class Symbolic:
             return False
 
 
+def _solve(text: str) -> Solution | None:
+    """The answer to a cleaned question by the first rule or reader that understands it."""
+    for pattern, handler in _RULES:
+        if match := pattern.fullmatch(text):
+            try:
+                if found := handler(match):
+                    return found
+            except _FAILURES:
+                continue
+    for reader in (algebra.equations, _formula, tell):
+        try:
+            if found := reader(text):
+                return found
+        except _FAILURES:
+            continue
+    return None
+
+
 # --- Reading ------------------------------------------------------------------------------------------------
 
+_MONTH = r"(?:january|february|march|april|june|july|august|september|october|november|december)"
 _NOT_MATHS = re.compile(
+    rf"(?i:\b{_MONTH} \d|\d(?:st|nd|rd|th)? (?:of )?{_MONTH}\b|\bmay \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}\b"
+    r"|\d(?:st|nd|rd|th)? (?:of )?may,? \d{4}\b)|"
     r"\b\d{4}-\d{1,2}-\d{1,2}\b|(?<![\d/.])\d{1,2}/\d{1,2}/\d{2,4}\b(?!/)|\d:\d\d|https?:|[\"`“”]"
     r"|(?<!\w)'|__|\\x|=>|->>"
 )
+_MONEY = re.compile(r"(?<=\d) (?:dollars?|euros?|pounds|usd|eur|gbp|bucks|cents)\b", re.IGNORECASE)
 _POLITE = re.compile(
     r"^(?:(?:hi|hello|hey|please|kindly|can you|could you|would you|will you|tell me|i (?:want|need) to know"
     r"|ok(?:ay)?|so|now|and|then|also|finally|quick question|question|q|do you know)\b[,:!]?\s*)+",
     re.IGNORECASE,
 )
 _ASK = (
-    r"(?:(?:what(?:['’]?s| is| are| was| would be| will be)?|how much (?:is|are)|calculate"
+    r"(?:(?:what(?:['’]?s| is| are| was| would be| will be)?|how (?:much|many) (?:is|are)|calculate"
     r"|compute|evaluate|find|work out|"
     r"determine|figure out|give(?: me)?|show(?: me)?|get|take|do|express|write|solve|simplify|the)\s+)?"
-    r"(?:(?:what|how much)\s+(?:is|are)\s+)?(?:the\s+)?(?:(?:exact |numerical )?(?:value|result"
+    r"(?:(?:what|how (?:much|many))\s+(?:is|are)\s+)?(?:the\s+)?(?:(?:exact |numerical )?(?:value|result"
     r"|answer|outcome)s?\s+(?:of|to|for)\s+)?(?:the\s+)?"
 )
 
@@ -138,9 +149,19 @@ _A, _B = r"(?P<a>.+?)", r"(?P<b>.+?)"
 _INSTRUCTIONS = tuple(
     (re.compile(pattern, re.IGNORECASE), _rule(form))
     for pattern, form in (
-        (rf"add {_A} (?:to|and|with) {_B}(?: together)?", "{b} + {a}"),
+        (rf"add (?:the (?:numbers|fractions) )?{_A} (?:to|and|with) {_B}(?: together)?", "{b} + {a}"),
         (r"(?:add(?: up| together)?|sum|total)\s*:? (?P<list>[^,]+(?:,[^,]+)+)", "the sum of {list}"),
-        (rf"(?:subtract|take(?: away)?|deduct|remove) {_A} from {_B}", "{b} - {a}"),
+        (rf"(?:subtract|take(?: away)?|deduct|remove) {_A}(?: away)? from {_B}", "{b} - {a}"),
+        (rf"multiply {_A} by {_B}", "{a} * {b}"),
+        (rf"from {_A},? (?:subtract|take(?: away)?|deduct) {_B}", "{a} - {b}"),
+        (rf"(?:what(?:['’]s| is)|how much is) {_A} (?:times|multiplied by) itself", "{a} ^ 2"),
+        (
+            rf"(?:split|divide|share|cut) {_A} (?:equally |evenly )?(?:into|among|between) {_B} (?:equal"
+            rf" )?(?:parts|groups"
+            r"|pieces|shares|people)[.,;?]? (?:and )?how (?:big|large|much|many|long) (?:is|are|does|do)(?: in)?"
+            r" each.{0,20}",
+            "{a} / {b}",
+        ),
         (rf"multiply {_A} (?:by|and|with|times) {_B}(?: together)?", "{a} * {b}"),
         (
             rf"divide {_A} (?:by|into|between|among) {_B}(?: (?:equal|even) (?:parts|pieces|groups|shares)|equally)?",
@@ -153,7 +174,11 @@ _INSTRUCTIONS = tuple(
         (rf"(?:increase|raise) {_A} by {_B}", "{a} increased by {b}"),
         (rf"(?:decrease|reduce|lower|discount) {_A} by {_B}", "{a} decreased by {b}"),
         (rf"(?:negate|change the sign of) {_A}", "-{a}"),
-        (rf"{_A} (?:shared|split|divided) (?:equally |evenly )?(?:between|among|by) {_B}(?: people)?", "{a} / {b}"),
+        (
+            rf"(?:(?:what(?:['’]s| is)|how much is) )?{_A} (?:shared|split|divided) (?:equally |evenly"
+            rf" )?(?:between|among|by) {_B}(?: people)?",
+            "{a} / {b}",
+        ),
         (rf"what do you get (?:if|when) you (?:add|sum) {_A} (?:to|and) {_B}", "{b} + {a}"),
         (rf"what do you get (?:if|when) you subtract {_A} from {_B}", "{b} - {a}"),
         (rf"what do you get (?:if|when) you multiply {_A} (?:by|and|with) {_B}", "{a} * {b}"),
@@ -162,4 +187,4 @@ _INSTRUCTIONS = tuple(
         (rf"how much less is {_A} than {_B}", "{b} - {a}"),
     )
 )
-_RULES = (*arithmetic.RULES, *algebra.RULES, *_INSTRUCTIONS)
+_RULES = (*arithmetic.RULES, *algebra.RULES, *reckoning.RULES, *_INSTRUCTIONS)

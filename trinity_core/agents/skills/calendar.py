@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from functools import lru_cache
 
-from trinity_core.agents import clockwork as clocks
-from trinity_core.agents import datework as dates
-from trinity_core.agents import measures, moments
-from trinity_core.agents.asked import Asked, Run
-from trinity_core.agents.moments import MONTHS
+from trinity_core.agents.skills import clockwork as clocks
+from trinity_core.agents.skills import datework as dates
+from trinity_core.agents.skills import measures, moments
+from trinity_core.agents.skills.asked import Asked, Run
+from trinity_core.agents.skills.moments import MONTHS
+from trinity_core.agents.skills.plain import rewordings
+from trinity_core.agents.skills.timetales import SLOTS as STORY_SLOTS
+from trinity_core.agents.skills.timetales import STORIES
+from trinity_core.agents.skills.wording import INTEGER, MAX_FRAME, MAX_LENGTH, ORDINAL, filled, read, template
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.wording import INTEGER, MAX_FRAME, MAX_LENGTH, ORDINAL, filled, read, template
 
 _ASK = (
     r"(?:what(?:'s| is| was| will be| would be)|which (?:is|was)|give(?: me)?|find|calculate|determine|compute|state"
@@ -47,7 +50,7 @@ _SLOTS = {
     "{o}": rf"(?:the )?(?P<o>{ORDINAL})",
     "{month}": rf"(?:the month of )?(?P<month>{_MONTH})",
     "{is}": r"(?: (?:is|was|are|were|will|would|does|do|did|will it be|would it be|is it|was it|be|fall|falls|fell"
-    r"|land|lands))*",
+    r"|land|lands|comes?|came|lies|occurs?))*",
     "{on}": r"(?: (?:on|in|at))?",
     "{ask}": _ASK,
     "{what}": r"(?:(?:on )?(?:what|which))",
@@ -430,7 +433,8 @@ _TABLE: tuple[tuple[Run, tuple[str, ...]], ...] = (
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[tuple[Run, tuple[re.Pattern[str], ...]], ...]:
-    return tuple((run, tuple(template(text, _SLOTS) for text in texts)) for run, texts in _TABLE)
+    slots = {**STORY_SLOTS, **_SLOTS}
+    return tuple((run, tuple(template(text, slots) for text in texts)) for run, texts in (*_TABLE, *STORIES))
 
 
 # A frame without any mark, year or month is about something else: do not try the whole table on it.
@@ -485,13 +489,16 @@ class Calendar:
     """
 
     name = "calendar"
-    domain = "dates, durations, and units"
+    domain = "dates, durations and units"
 
     def __init__(self, today: Callable[[], date] | None = None) -> None:
         self._today = today
 
     def solve(self, question: str) -> Solution | None:
         """The solution of one question, or None when it is outside the domain or not understood. Never raises."""
+        return next((found for form in rewordings(question) if (found := self._read(form))), None)
+
+    def _read(self, question: str) -> Solution | None:
         if len(question) > MAX_LENGTH:
             return None
         reading = read(_FEET.sub(r"\1 feet \2 inches", question))

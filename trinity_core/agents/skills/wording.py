@@ -74,6 +74,15 @@ _PRONOUNS = _set("it they them this that these those he she you i we there here 
 _RELATIVE = _set("of for that which who whose meaning with in from is are was on you i we used people")
 
 
+_LONG = _set("sentence phrase text message quote quotation title passage paragraph line")
+# Words that say what to do rather than belong to what is spoken about, unless that is a whole sentence.
+_TALK = re.compile(
+    r"\b(?:alphabet\w*|without|separated|backwards?|as a word|as one word|in words|in order|with no|in reverse|sorted"
+    r"|(?:end|start|begin|spell(?:ed)?|spelt|written|replaced|changed)s? (?:with|in|by|as|out|to))\b",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Mention:
     """Words spoken about. `strong`: quoted, or announced by a noun ("the word X"), so that hardly another
@@ -115,6 +124,8 @@ class Reading:
                 items = split(items[0])
             text = self.plain(part) if len(quoted) == 1 else ", ".join(items)
             return Mention(text, items, True, noun) if text.strip() else None
+        if " " in part and noun not in _LONG and _TALK.search(part):
+            return None
         first, *_ = words = part.lower().split()
         if not strong and part.lower() in _LANGUAGES:
             return None

@@ -13,10 +13,10 @@ from fractions import Fraction
 
 from dateutil.relativedelta import relativedelta
 
-from trinity_core.agents import measures, moments
-from trinity_core.agents.asked import BACK, Asked, delta_of, label, moved, plural, yes
-from trinity_core.agents.measures import Quantity, Unit, duration_text, find_unit
-from trinity_core.agents.moments import (
+from trinity_core.agents.skills import measures, moments
+from trinity_core.agents.skills.asked import BACK, Asked, delta_of, label, moved, plural, yes
+from trinity_core.agents.skills.measures import Quantity, Unit, duration_text, find_unit
+from trinity_core.agents.skills.moments import (
     MONTHS,
     WEEKDAYS,
     Moment,
@@ -24,8 +24,8 @@ from trinity_core.agents.moments import (
     long_date,
     weekday,
 )
+from trinity_core.agents.skills.wording import integer, place, show
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.wording import integer, place, show
 
 # --- Dates --------------------------------------------------------------------------------------------------------
 
@@ -232,8 +232,13 @@ def week_of(asked: Asked) -> Solution | None:
 
 
 def leap(asked: Asked) -> Solution | None:
-    year = int(asked["y"])
-    if asked["q"] and asked.quantity().text.lower() != "a leap year":
+    month, year = asked.month() if asked["m"] else (0, 0), int(asked["y"] or 0)
+    said = asked.quantity().text.lower() if asked["q"] else ""
+    if asked["m"]:
+        year, number = month
+        if number != 2 or said != "29 days":
+            return None
+    elif said not in {"", "a leap year", "366 days", "29 days"}:
         return None
     rule = (
         "by 400"
@@ -279,13 +284,26 @@ def days_in_month(asked: Asked) -> Solution | None:
         number = moments.month_number(asked["month"])
         if number is None:
             return None
-        year = asked.quantity() if asked["q"] else None
-        if year is not None and (len(year.parts) > 1 or year.unit.one not in {"year", "leap year"}):
+        length = _month_length(asked, number)
+        if length is None:
             return None
-        days = days_in(2024 if year and year.unit.one == "leap year" else moments.YEARLESS, number)
-        name = MONTHS[number - 1] + (" (29 in a leap year)" if number == 2 and not year else "")
+        days, name = length
     value = show(measures.from_base(Fraction(days * 86400), unit))[0]
     return Solution(value, f"{name} has {days} days.")
+
+
+def _month_length(asked: Asked, number: int) -> tuple[int, str] | None:
+    """The days of a month that is named apart from its year, or in a leap year, or without one; and its name."""
+    name = MONTHS[number - 1]
+    if asked["y"]:
+        year = int(asked["y"])
+        return (days_in(year, number), f"{name} {year}") if year else None
+    if not asked["q"]:
+        return days_in(moments.YEARLESS, number), name + (" (29 in a leap year)" if number == 2 else "")
+    quantity = asked.quantity()
+    if len(quantity.parts) > 1 or quantity.unit.one not in {"year", "leap year"}:
+        return None
+    return days_in(2024 if quantity.unit.one == "leap year" else moments.YEARLESS, number), name
 
 
 def days_in_year(asked: Asked) -> Solution | None:
@@ -335,11 +353,12 @@ def month_shift(asked: Asked) -> Solution | None:
     number = moments.month_number(asked["month"])
     n = integer(asked["n"]) if asked["n"] else 1
     if asked["q"]:
-        amount, unit = asked.quantity().parts[0]
-        n = int(amount) if unit.one == "month" and amount.denominator == 1 else None
+        change = delta_of(asked.quantity())
+        whole = isinstance(change, relativedelta) and not (change.days or change.seconds)
+        n = 12 * change.years + change.months if isinstance(change, relativedelta) and whole else None
     if number is None or n is None:
         return None
-    n = -n if asked["way"].lower() in {"before", "precedes"} else n
+    n = -n if asked["way"].lower() in BACK else n
     return Solution(MONTHS[(number - 1 + n) % 12], f"{MONTHS[number - 1]} and {plural(n, 'month')}.")
 
 

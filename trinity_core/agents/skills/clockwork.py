@@ -10,17 +10,17 @@ import re
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
-from trinity_core.agents import measures
-from trinity_core.agents.asked import BACK, Asked, delta_of, label, yes
-from trinity_core.agents.measures import Quantity, amount_text, duration_text, find_unit
-from trinity_core.agents.moments import (
+from trinity_core.agents.skills import measures
+from trinity_core.agents.skills.asked import BACK, Asked, delta_of, label, yes
+from trinity_core.agents.skills.measures import Quantity, amount_text, duration_text, find_unit
+from trinity_core.agents.skills.moments import (
     Clock,
     clock_text,
     long_date,
 )
+from trinity_core.agents.skills.wording import show
+from trinity_core.agents.skills.zones import Zone, find_zone
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.wording import show
-from trinity_core.agents.zones import Zone, find_zone
 
 # --- Times of day ---------------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import sympy
 
-from trinity_core.agents.formula import checked
+from trinity_core.agents.skills.formula import checked
+from trinity_core.agents.skills.tokens import ORDINALS, normal, ordinal
+from trinity_core.agents.skills.values import about, computed, ends, fixed, integer, number, shown, yes_or_no
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.tokens import ORDINALS, normal, ordinal
-from trinity_core.agents.values import about, computed, ends, fixed, integer, number, shown, yes_or_no
 
 MAX_FACTORED = 10**24
 """Largest number that is factored."""
@@ -405,6 +405,7 @@ RULES = tuple(
         ),
         (rf"{ASK}remainder when dividing {_A} by {_B}", _remainder),
         (rf"{_A} divided by {_B} (?:leaves|has|gives) (?:what|which) remainder", _remainder),
+        (r"how many (?P<a>\d+)['’]?s (?:fit|go)(?: in| into) (?P<b>\d+)", _goes_into),
         (rf"how many (?:whole )?times (?:does|can|will) {_A} (?:go|fit|divide) (?:evenly )?into {_B}", _goes_into),
         (
             r"(?:(?:what(?:['’]?s| is| comes| number comes)?|find|give|which (?:number )?(?:is|comes)"

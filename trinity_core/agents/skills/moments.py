@@ -19,8 +19,8 @@ from typing import TypeVar
 
 from dateutil.easter import easter
 
-from trinity_core.agents.measures import Quantity, find_quantities
-from trinity_core.agents.wording import ORDINAL, listed, place
+from trinity_core.agents.skills.measures import Quantity, find_quantities
+from trinity_core.agents.skills.wording import ORDINAL, listed, place
 
 MONTHS = listed("January February March April May June July August September October November December")
 WEEKDAYS = listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")

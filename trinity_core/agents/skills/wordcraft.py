@@ -11,11 +11,11 @@ import string
 import unicodedata
 from collections.abc import Callable
 
-from trinity_core.agents import ciphers
-from trinity_core.agents.ciphers import graphemes
+from trinity_core.agents.skills import ciphers
+from trinity_core.agents.skills.ciphers import graphemes
+from trinity_core.agents.skills.wording import QUOTED, cardinal, integer, ordinal
+from trinity_core.agents.skills.wordplay import Run, Slots, consonants, on, vowels
 from trinity_core.agents.specialists import Solution
-from trinity_core.agents.wording import QUOTED, cardinal, integer, ordinal
-from trinity_core.agents.wordplay import Run, Slots, consonants, on, vowels
 
 _ALPHABET = string.ascii_lowercase
 _SIGNS = {
@@ -71,8 +71,8 @@ def joined_case(style: str) -> Callable[[str], str | None]:
 def remove(slots: Slots) -> Solution | None:
     """A text without its vowels, a letter, its first letter, ..."""
     mention, what = slots.mention(), slots["what"].lower()
-    if mention is None:
-        return None
+    if mention is None or (not mention.strong and re.fullmatch(r"[\d., ]+", mention.text)):
+        return None  # "8 without 3" is arithmetic
     signs = graphemes(mention.text)
     if at := re.fullmatch(r"(first|last)(?: (\w+))? (?:letter|character)s?", what):
         n = (integer(at[2]) if at[2] else 1) or 0
