@@ -27,7 +27,15 @@ from trinity_core.config import Settings
 from trinity_core.coordinator import transcript
 from trinity_core.coordinator.backbone import Backbone
 from trinity_core.coordinator.checkpoint import Checkpoint, Meta
-from trinity_core.coordinator.policy import ROLES, LearnedPolicy, Policy, RandomPolicy
+from trinity_core.coordinator.policy import (
+    ROLES,
+    Choice,
+    Policy,
+    PolicySession,
+    RandomPolicy,
+    Scored,
+    decision,
+)
 from trinity_core.session.loop import Members, Situation
 from trinity_core.tasks.graders import grade
 from trinity_core.tasks.task import Task
@@ -47,11 +55,13 @@ from trinity_core.types import (
     JobFinished,
     JobNote,
     JobStarted,
+    LoopState,
     Message,
     Mode,
     Progress,
     Role,
     Status,
+    TranscriptTurn,
     TurnFinished,
     Validation,
     Verdict,
@@ -178,8 +188,8 @@ async def follow(policy: Policy, pool: Members, task: Task) -> list[Visit]:
     try:
         for _ in range(MAX_TURNS):
             visits.append(Visit(task, situation))
-            decision = (await session.decide(situation.state())).decision
-            done = await move(pool, situation, decision.agent, decision.role)
+            chosen = (await session.decide(situation.state())).decision
+            done = await move(pool, situation, chosen.agent, chosen.role)
             if done.error is not None or _ends(situation, done):
                 break
             situation = situation.after(done)
@@ -190,25 +200,48 @@ async def follow(policy: Policy, pool: Members, task: Task) -> list[Visit]:
 
 @dataclass
 class Features:
-    """Hidden states of situations, each transcript encoded once."""
+    """Hidden states of transcripts, each encoded once, however many heads and rounds ask for it."""
 
     backbone: Backbone
     _known: dict[str, Array] = field(default_factory=dict)
 
-    async def hidden(self, situation: Situation, run_id: str) -> Array:
-        """h (d,) float64 at position -2 of `situation`'s transcript with the suffix."""
-        key = canonical([situation.messages, situation.turns])
+    async def hidden(self, messages: Sequence[Message], turns: Sequence[TranscriptTurn], run_id: str) -> Array:
+        """h (d,) float64 at position -2 of the transcript with the suffix."""
+        key = canonical([list(messages), list(turns)])
         if key not in self._known:
             builder, backbone = transcript.builder(transcript.LINES_V1), self.backbone
 
             def encode() -> Array:
-                tokens = builder.tokenise(
-                    backbone.tokenizer, situation.messages, situation.turns, backbone.max_tokens, builder.suffix
-                )
+                tokens = builder.tokenise(backbone.tokenizer, messages, turns, backbone.max_tokens, builder.suffix)
                 return backbone.encode(tokens.tokens, tokens.suffix, run_id=run_id).h.astype(np.float64)
 
             self._known[key] = await backbone.call(encode, threading.Event())
         return self._known[key]
+
+
+class _Candidate:
+    """A head under trial as a policy, argmax, on remembered hidden states; decides as `LearnedPolicy` does."""
+
+    name = "learned"
+    notice: str | None = None
+    transcript_version: str | None = transcript.LINES_V1
+
+    def __init__(self, checkpoint: Checkpoint, features: Features, run_id: str = "") -> None:
+        self.checkpoint_id: str | None = None
+        self._checkpoint, self._features, self._run_id = checkpoint, features, run_id
+
+    def session(self, run_id: str, agents: Sequence[str], *, mode: Mode, seed: int) -> PolicySession:
+        return _Candidate(self._checkpoint, self._features, run_id)
+
+    async def decide(self, state: LoopState) -> Choice:
+        agents = self._checkpoint.meta.agents
+        h = await self._features.hidden(state.conversation, state.turns, self._run_id)
+        logits = self._checkpoint.logits(h)
+        made, notes = decision(agents, Scored(logits[: len(agents)], logits[len(agents) :]), state, None)
+        return Choice(made, None, notes)
+
+    def close(self) -> None:
+        self._features.backbone.drop(self._run_id)
 
 
 # --- Fitting ------------------------------------------------------------------------------------------------
@@ -232,7 +265,8 @@ async def examples(
     for visit in visits:
         outcomes = await measure.outcomes(visit.task, visit.situation)
         values = np.array([outcomes.values[name] for name in names])
-        states.append(await features.hidden(visit.situation, f"sft-{visit.task.id}"))
+        situation = visit.situation
+        states.append(await features.hidden(situation.messages, situation.turns, f"sft-{visit.task.id}"))
         agents.append(_softmax(values / TEMPERATURE))
         roles.append([float(role is outcomes.role) for role in ROLES])
         weights.append(float(values.max() > 0))
@@ -297,7 +331,7 @@ async def train_sft(
     tasks: Sequence[Task],
     *,
     seed: int = 1,
-    rounds: int = 2,
+    rounds: int = 1,
 ) -> AsyncIterator[AnyJobEvent]:
     """Fit a linear head on the training tasks and save it; the last event is JobFinished with the checkpoint id.
 
@@ -319,7 +353,7 @@ async def train_sft(
     checkpoint: Checkpoint | None = None
     for number in range(rounds + 1):
         if checkpoint is not None:
-            policy = LearnedPolicy(backbone, checkpoint)
+            policy = _Candidate(checkpoint, features)
             for i, task in enumerate(train):
                 visits += await follow(policy, recall, task)
                 yield Progress(
@@ -335,7 +369,7 @@ async def train_sft(
         tried = []
         for penalty in PENALTIES:
             candidate = head.make(*fit(data, penalty), penalty=penalty, states=len(visits))
-            played = await play_all(held, recall, LearnedPolicy(backbone, candidate), seed=seed)
+            played = await play_all(held, recall, _Candidate(candidate, features), seed=seed)
             tried.append((score(f"round {number}, L2 {penalty:g}", played), candidate))
             yield _validation(clock, tried[-1][0], number)
         best, checkpoint = max(tried, key=lambda pair: pair[0].accuracy - TURN_COST * pair[0].mean_turns)
