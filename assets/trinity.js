@@ -46,9 +46,23 @@
       if (!lane.querySelector(".tr-card")) state.picked = null;
       markPicked();
     }
+    if (hold.closest("#trace-detail")) follow(hold);
     hold.querySelectorAll("time[datetime]").forEach(localise);
     const clock = hold.querySelector(".tr-clock");
     if (clock) clock.since = performance.now();
+  }
+
+  /* Where the detail stands below the list, opening and closing move the view to what was asked for. */
+  function follow(hold) {
+    const id = hold.querySelector("article")?.dataset.id || "";
+    const before = hold.shows || "";
+    if (id === before) return;
+    hold.shows = id;
+    const row = document.querySelector(`#traces-table tr[data-id="${CSS.escape(before)}"]`);
+    requestAnimationFrame(() => {
+      if (id && window.innerWidth <= 1100) hold.scrollIntoView({ block: "start" });
+      if (!id && !hold.firstChild) row?.focus();
+    });
   }
 
   function localise(node) {
@@ -135,7 +149,7 @@
     const call = value.calls[key];
     const figure = call ? call[state.softmax ? "probs" : "logits"] : null;
     const unit = state.softmax ? "probabilities" : "logits";
-    draw(hold, figure, `${what} ${unit}${call ? ` · ${call.title}` : ""}`, value.empty);
+    draw(hold, figure, `${what} ${unit}${call ? ` · ${call.title}` : ""}`, call?.words || value.empty);
   }
 
   function paintHeat(hold, text) {
@@ -247,7 +261,7 @@
   /* --- Keyboard ------------------------------------------------------------------------------------------ */
   const KEYS = [
     ["Ctrl + Enter", "Run the question"],
-    ["Esc", "Stop the run"],
+    ["Esc", "Stop the run, or close the trace"],
     ["J / K", "Next / previous turn or trace"],
     ["/", "Search the traces"],
     ["← →", "Move between tabs"],
@@ -283,7 +297,12 @@
       event.preventDefault();
       return press("run-start");
     }
-    if (event.key === "Escape" && !$("tr-help")?.open) return press("run-stop");
+    if (event.key === "Escape" && !$("tr-help")?.open) {
+      press("run-stop");
+      const close = document.querySelector("#trace-detail .tr-close");
+      if (close?.offsetParent && !typing(target)) close.click();
+      return;
+    }
     if (event.key === "Enter" && target instanceof Element && target.matches(".tr-card, tr[data-id]")) {
       event.preventDefault();
       return target.click();
@@ -342,15 +361,19 @@
     (document.querySelector(".gradio-container") || document.body).appendChild(box);
   }
 
-  setInterval(async () => {
+  async function lookForServer() {
     if (document.hidden) return;
     try {
-      await fetch("/robots.txt", { cache: "no-store" });
+      await fetch("robots.txt", { cache: "no-store" });
       if (lost) $("tr-lost").querySelector("span").textContent = "The server answers again. Reconnect to go on.";
     } catch {
       banner(true);
     }
-  }, 4000);
+  }
+
+  setInterval(lookForServer, 4000);
+  window.addEventListener("offline", lookForServer);
+  window.addEventListener("online", lookForServer);
 
   window.trinity = { mount, press: (id) => $(id)?.click(), softmax: (on) => { state.softmax = on; repaint(); } };
 })();

@@ -9,7 +9,8 @@ Import trusts nothing. Lines end at "\\n" only; a byte-order mark, "\\r\\n" and 
 cannot be used is reported by its number and the others are kept. Known fields are checked and unknown ones
 dropped, credentials among them; text is kept as it is (escaping is for whoever shows it). A run whose id is there
 already is skipped, so importing twice changes nothing. A record needs only an id, a question or an answer, under
-these or a few usual other names. Times are epoch seconds or ISO 8601; without an offset they are UTC.
+these or a few usual other names. Times are epoch seconds (or milli-, micro- or nanoseconds, told by their size) or
+ISO 8601; without an offset they are UTC.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -57,6 +59,7 @@ _TURN_ALIASES = {"text": ("content", "output"), "agent": ("model",), "started_at
 _RUN_TIMES = ("created_at", "finished_at")
 _TURN_TIMES = ("started_at", "finished_at")
 _SMALL = 2**31 - 1
+_YEAR_5000 = 95_617_584_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ def export_jsonl(store: Store, out: BinaryIO, query: RunQuery) -> int:
 
 def run_line(run: StoredRun) -> bytes:
     """One run as a line of JSONL, newline included."""
-    return (wire.line({"schema": SCHEMA, **wire.plain(_settled(run))}) + "\n").encode("ascii")
+    value = wire.plain(_settled(run))
+    del value["deleted_at"]
+    return (wire.line({"schema": SCHEMA, **value}) + "\n").encode("ascii")
 
 
 def _settled(run: StoredRun) -> StoredRun:
@@ -169,7 +174,8 @@ class _Importer:
         outcomes = self._store.add_runs(run for _, run in self._batch)
         for (number, _), outcome in zip(self._batch, outcomes, strict=True):
             if isinstance(outcome, str):
-                self.fail(number, outcome)
+                taken = "unique" in outcome.lower()
+                self.fail(number, "Another run has a turn or label with the same id." if taken else outcome)
             elif outcome:
                 self._imported += 1
             else:
@@ -235,9 +241,7 @@ def _deeper_than(value: Any, limit: int) -> bool:
 def _run(value: dict[str, Any]) -> StoredRun:
     if "event" in value and "seq" in value:
         raise InputError("The line is an event of a run, not a trace. Import a file made by export.")
-    schema = value.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise InputError(f"The line was made by a newer version of Trinity (schema {schema}). Update Trinity.")
+    _known_schema(value.get("schema"))
     known = _renamed(value, _RUN_ALIASES, [*_names(StoredRun), "question"])
     question = known.pop("question", None)
     if question is not None and not isinstance(question, str):
@@ -264,6 +268,16 @@ def _run(value: dict[str, Any]) -> StoredRun:
     return run
 
 
+def _known_schema(schema: Any) -> None:
+    """Refuse a later version's record, whose fields may mean something else. Other programs' schemas do not count."""
+    try:
+        number = float(schema) if isinstance(schema, int | float | str) and not isinstance(schema, bool) else None
+    except (ValueError, OverflowError):
+        number = math.inf if isinstance(schema, int) else None
+    if number is not None and number > SCHEMA:
+        raise InputError(f"The line was made by a newer version of Trinity (schema {schema}). Update Trinity.")
+
+
 def _checked(known: dict[str, Any]) -> StoredRun:
     try:
         run = typed(StoredRun, known)
@@ -285,6 +299,9 @@ def _checked(known: dict[str, Any]) -> StoredRun:
         if (before.turn, before.attempt) == (turn.turn, turn.attempt):
             raise InputError(f"turns: turn {turn.turn}, attempt {turn.attempt} is there twice")
     known_turns = {turn.id for turn in run.turns}
+    for what, ids in (("turns", [turn.id for turn in run.turns]), ("labels", [label.id for label in run.labels])):
+        if len(set(ids)) < len(ids):
+            raise InputError(f"{what}: two have the same id")
     for i, label in enumerate(run.labels):
         if label.turn_id is not None and label.turn_id not in known_turns:
             raise InputError(f"labels.{i}.turn_id: the run has no such turn")
@@ -332,7 +349,7 @@ def _label(value: Any, run_id: str, index: int) -> dict[str, Any]:
 
 
 def _names(kind: type[StoredRun | StoredTurn | StoredNote | Label]) -> list[str]:
-    return [field.name for field in fields(kind)]
+    return [field.name for field in fields(kind) if field.name != "deleted_at"]
 
 
 def _renamed(value: Mapping[str, Any], aliases: dict[str, tuple[str, ...]], names: list[str]) -> dict[str, Any]:
@@ -383,16 +400,24 @@ def epoch(value: Any, where: str = "time") -> float:
     """UTC epoch seconds from a number or an ISO 8601 text. Raises InputError naming `where`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            return float(value)
+            return _seconds(float(value), where)
         except OverflowError:
             raise InputError(f"{where}: is too large for a time") from None
     if isinstance(value, str):
         stamp = value.strip()
         if _EPOCH.fullmatch(stamp):
-            return float(stamp)
+            return _seconds(float(stamp), where)
         try:
             parsed = datetime.fromisoformat(stamp)
             return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             pass
     raise InputError(f"{where}: should be epoch seconds or an ISO 8601 time such as 2026-01-01T00:00:00Z")
+
+
+def _seconds(value: float, where: str) -> float:
+    """Epoch seconds from a number that may count milli-, micro- or nanoseconds, as no trace is from the year 5000."""
+    for unit in (1.0, 1e3, 1e6, 1e9):
+        if abs(value / unit) < _YEAR_5000:
+            return value / unit
+    raise InputError(f"{where}: is too large for a time")

@@ -106,7 +106,11 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run with everything in it; turns in order of (turn, attempt)."""
+    """A run with everything in it; turns in order of (turn, attempt).
+
+    `deleted_at` is set while the run is in the bin. It is this store's own affair: never written from here, and
+    neither exported nor imported.
+    """
 
     id: str
     owner: str | None = None
@@ -133,6 +137,7 @@ class StoredRun:
     notes: tuple[StoredNote, ...] = ()
     turns: tuple[StoredTurn, ...] = ()
     labels: tuple[Label, ...] = ()
+    deleted_at: float | None = None
 
     @property
     def question(self) -> str:

@@ -91,7 +91,7 @@ async def test_every_line_is_strict_ascii_json(store: Store) -> None:
         raise AssertionError(constant)
 
     value = json.loads(data, parse_constant=refuse)
-    fields = {*StoredRun.__dataclass_fields__, "schema"}
+    fields = {*StoredRun.__dataclass_fields__, "schema"} - {"deleted_at"} - {"deleted_at"}
     assert set(value) == fields
     assert set(value["turns"][0]) == set(StoredTurn.__dataclass_fields__)
 
@@ -300,6 +300,27 @@ def test_not_finite_numbers_become_null(store: Store) -> None:
         assert word not in exported(store)
 
 
+@pytest.mark.parametrize("schema", [2, 1.5, "2", 10**400])
+def test_a_later_schema_is_refused_however_it_is_written(store: Store, schema: Any) -> None:
+    report = imported(store, {"id": "x", "schema": schema})
+    assert (report.imported, report.failed) == (0, 1)
+    assert "newer version" in report.errors[0].message
+
+
+@pytest.mark.parametrize("schema", [1, "1", 0, None, True, "openai/traces"])
+def test_the_schema_of_another_program_is_no_hindrance(store: Store, schema: Any) -> None:
+    assert imported(store, {"id": "x", "schema": schema}).imported == 1
+
+
+def test_ids_that_are_taken_are_told_in_words(store: Store) -> None:
+    twice = imported(store, {"id": "x", "turns": [{"id": "t", "text": "a"}, {"id": "t", "text": "b"}]})
+    assert [e.message for e in twice.errors] == ["turns: two have the same id"]
+    lines = [{"id": "y", "turns": [{"id": "t"}]}, {"id": "z", "turns": [{"id": "t"}]}, {"id": "u"}]
+    other = imported(store, "\n".join(map(json.dumps, lines)))
+    assert (other.imported, [e.number for e in other.errors]) == (2, [2])
+    assert other.errors[0].message == "Another run has a turn or label with the same id."
+
+
 def test_surrogates_and_nul_in_a_file(store: Store) -> None:
     assert imported(store, r'{"id":"x","answer":"ok \ud83d end\u0000","question":"\udc00"}').errors == ()
     assert only(store).answer == "ok \ufffd end\ufffd"
@@ -354,6 +375,11 @@ def test_defaults_of_turns(store: Store) -> None:
         ("1767225600", 1767225600.0),
         ("1767225600.5", 1767225600.5),
         ("1960-01-01T00:00:00Z", -315619200.0),
+        ("2026-03-29T02:30:00+01:00", 1774747800.0),
+        (1767225600000, 1767225600.0),
+        ("1767225600000", 1767225600.0),
+        (1767225600000000, 1767225600.0),
+        (1767225600000000000, 1767225600.0),
     ],
 )
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "UTC"])
@@ -372,7 +398,7 @@ def test_times_do_not_depend_on_the_host(
         time.tzset()
 
 
-@pytest.mark.parametrize("value", ["", "soon", "2026-13-01", None, True, {}, 10**400])
+@pytest.mark.parametrize("value", ["", "soon", "2026-13-01", None, True, {}, 10**400, 1e300])
 def test_what_is_no_time(value: Any) -> None:
     with pytest.raises(InputError, match="when: "):
         epoch(value, "when")

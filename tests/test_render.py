@@ -38,7 +38,7 @@ from trinity_core.types import (
     Verdict,
 )
 from ui import plots, render, trace
-from ui.view import RunView
+from ui.view import CallView, RunView
 
 HOSTILE = (
     "<think>plan</think>\nfill <your name here> please",
@@ -269,6 +269,28 @@ def test_a_verdict_is_a_sign_and_a_word(verdict: Verdict, sign: str, word: str) 
     assert word in text
 
 
+@pytest.mark.parametrize(
+    ("role", "verdict", "text", "shown"),
+    [
+        (Role.VERIFIER, Verdict.REVISE, "revise: Step 2: 7 * 12 is 84.", "Step 2: 7 * 12 is 84."),
+        (Role.VERIFIER, Verdict.ACCEPT, "accept: Recomputed.", "Recomputed."),
+        (Role.VERIFIER, Verdict.NONE, "none: I only do dates.", "I only do dates."),
+        (Role.VERIFIER, Verdict.ACCEPT, "accept:", ""),
+        (Role.VERIFIER, Verdict.ACCEPT, "revise: says another word", "revise: says another word"),
+        (Role.VERIFIER, Verdict.REVISE, "reviser: a word of its own", "reviser: a word of its own"),
+        (Role.VERIFIER, None, "revise: while it is written", "revise: while it is written"),
+        (Role.WORKER, None, "accept: the offer", "accept: the offer"),
+    ],
+)
+def test_a_verifiers_card_shows_the_diagnosis_beside_the_badge(
+    role: Role, verdict: Verdict | None, text: str, shown: str
+) -> None:
+    call = CallView(1, 1, "a", role, status=Status.DONE, text=text, verdict=verdict)
+    assert (f'<div class="prose" dir="auto">{shown}</div>' in render.card(call)) is bool(shown)
+    assert ("prose" in render.card(call)) is bool(shown)
+    assert call.text == text
+
+
 def test_while_a_choice_is_made_the_lane_says_so() -> None:
     view = Events().start().view
     assert "Turn 1: the coordinator" in render.lane(view)
@@ -351,11 +373,38 @@ def test_bars_are_sorted_and_mark_the_chosen_and_the_masked() -> None:
     assert [width > 0 for width in bar["marker"]["line"]["width"]] == [False, True, False]
     assert len(set(bar["marker"]["color"])) == 2, "the masked bar is grey"
     assert "it failed before" in bar["hovertext"][0]
-    assert figure["caption"] == "symbolic leads smollm2 by +3.00; lexical masked: it failed before"
+    assert figure["caption"] == "symbolic leads smollm2 by 3.00; lexical masked: it failed before"
 
 
 def test_the_runner_up_is_the_best_that_could_have_been_chosen() -> None:
-    assert plots.caption(decision(), "role").startswith("worker leads thinker by +0.50")
+    assert plots.caption(decision(), "role").startswith("worker leads thinker by 0.50;")
+
+
+def test_a_draw_of_a_smaller_logit_does_not_read_as_a_lead() -> None:
+    drawn = decision(agent="smollm2", own_agent="smollm2", mode=Mode.SAMPLE, margin={"agent": -3.0})
+    assert plots.caption(drawn, "agent").startswith("smollm2 was drawn, although symbolic is ahead by 3.00;")
+
+
+@pytest.mark.parametrize(
+    ("masked", "mode", "says"),
+    [
+        ({}, Mode.SAMPLE, "The choice was uniform: a, b and c were equally likely, 33% each, and b was drawn"),
+        ({}, Mode.ARGMAX, "The choice was uniform: a, b and c were equally likely, 33% each, and b was taken"),
+        ({"agent:a": "it failed"}, Mode.SAMPLE,
+         "The choice was uniform: b and c were equally likely, 50% each, and b was drawn; a masked: it failed"),
+        ({"agent:a": "x", "agent:c": "y"}, Mode.SAMPLE, "Only b could be chosen; a masked: x; c masked: y"),
+    ],
+)  # fmt: skip
+def test_equal_logits_are_told_in_words_instead_of_an_empty_axis(
+    masked: dict[str, str], mode: Mode, says: str
+) -> None:
+    equal = decision(
+        agent="b", own_agent="b", mode=mode, masked=masked, margin={"agent": 0.0},
+        agent_logits=dict.fromkeys("abc", 0.0), agent_probs=dict.fromkeys("abc", 1 / 3),
+    )  # fmt: skip
+    call = plots.panel(Events().start().call(1, "x", agent="b", decision=equal).view, "agent")["calls"]["1.1"]
+    assert (call["logits"], call["probs"], call["words"]) == (None, None, says)
+    assert plots.bars(equal, "role") is not None, "the roles' logits differ"
 
 
 def test_probabilities_replace_logits() -> None:
@@ -377,8 +426,10 @@ def test_a_choice_without_a_head_has_no_bars() -> None:
     assert plots.bars(plain, "agent") is None
     view = Events().start().call(1, "x", decision=plain).view
     panel = plots.panel(view, "agent")
-    assert panel["calls"] == {}
-    assert "without a head" in panel["empty"]
+    call = panel["calls"]["1.1"]
+    assert call["logits"] is None
+    assert "without a head" in call["words"]
+    assert "without a head" in plots.panel(Events().start().call(1, "x").view, "agent")["empty"]
     assert plots.heat(view)["figure"] is None
 
 
@@ -413,7 +464,8 @@ def test_the_panel_holds_both_scales_of_every_call_and_shows_the_newest() -> Non
     view = Events().start().call(1, "x", decision=decision()).call(2, "y", decision=decision()).view
     panel = plots.panel(view, "role")
     assert list(panel["calls"]) == ["1.1", "2.1"]
-    assert set(panel["calls"]["1.1"]) == {"title", "logits", "probs"}
+    assert set(panel["calls"]["1.1"]) == {"title", "logits", "probs", "words"}
+    assert panel["calls"]["1.1"]["words"] is None
     assert panel["latest"] == "2.1"
 
 
@@ -422,8 +474,8 @@ def test_the_panel_holds_both_scales_of_every_call_and_shows_the_newest() -> Non
 
 def test_the_table_marks_order_and_choice_and_counts_all() -> None:
     rows = tuple(
-        RunSummary(f"id{n}", 1e9 + n, f"q{n}", "T·W·V", "a · b", Verdict.REVISE, Status.DONE, None, None, Source.UI,
-                   "coordinator", None, None, 3, 1.5, 1234, None)
+        RunSummary(f"id{n}", 1e9 + n, f"q{n}", "T·W·–", "a · b · a", Verdict.REVISE, Status.DONE,
+                   StopReason.TURNS_EXHAUSTED, None, Source.UI, "coordinator", None, None, 3, 1.5, 1234, None)
         for n in range(2)
     )  # fmt: skip
     markup = trace.table(RunPage(rows, 1052, 2, 50), RunQuery(sort="question", descending=False, page=2), "id1")
@@ -435,6 +487,29 @@ def test_the_table_marks_order_and_choice_and_counts_all() -> None:
     assert "51–52 of 1,052" in page.text
     assert "1,234" in page.text
     assert "✗ Revise" in page.text
+    assert "Done: all turns used" in page.text
+    chips = [attrs["aria-label"] for tag, attrs in page.tags if tag == "i"]
+    assert chips == ["Turn 1: Thinker by a", "Turn 2: Worker by b", "Turn 3: answer by a"] * 2
+    cells = [attrs for tag, attrs in page.tags if tag == "td" and "tr-agents" in (attrs.get("class") or "")]
+    assert [cell["title"] for cell in cells] == ["a · b · a"] * 2
+    assert "a, b" in page.text, "each agent once"
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.CANCELLED, Status.FAILED, Status.INTERRUPTED])
+def test_a_run_that_did_not_get_done_says_so_in_the_table(status: Status) -> None:
+    row = RunSummary("id", 1e9, "q", "", "", None, status, StopReason.FAILED, None, Source.UI, "random", None, None,
+                     0, None, None, None)  # fmt: skip
+    text = _Page(trace.table(RunPage((row,), 1, 1, 50), RunQuery(), None)).text
+    assert render.STATUS_WORDS[status] in text
+    assert "Done" not in text
+
+
+def test_a_deleted_trace_says_so_and_can_be_brought_back() -> None:
+    run = StoredRun("run-1", messages=(Message("user", "Q <b>?"),), answer="SECRET", deleted_at=5.0)
+    page = assert_inert(trace.detail(run))
+    assert "“Q <b>?” was deleted" in page.text
+    assert "SECRET" not in page.text
+    assert page.by_test_id("trace-undo")["data-id"] == "run-1"
 
 
 @pytest.mark.parametrize(

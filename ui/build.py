@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trinity_core.session.methods import Methods
 
 TITLE = "Trinity"
+_LOG_OUT = '<a class="tr-button" href="logout" data-testid="log-out">Log out</a>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def build(services: Services, runs: RunManager, *, login: bool = False) -> gr.Bl
         gr.HTML(
             f'<header class="tr-head"><img src="{_url(assets.path("favicon.svg"))}" alt="" width="30" height="30">'
             f"<h1>{TITLE}</h1><p>Watch a small model decide, turn by turn, who answers and in which role.</p>"
+            f"{_LOG_OUT if login else ''}"
             '<button type="button" class="tr-help-button" aria-label="Keyboard shortcuts">?</button></header>',
             elem_id="trinity-head",
         )
@@ -89,7 +91,8 @@ def _plotly_js() -> Path:
 
 
 def _url(path: Path) -> str:
-    return f"/gradio_api/file={path.as_posix()}"
+    """Relative to the page, which may be served below a path prefix."""
+    return f"gradio_api/file={path.as_posix()}"
 
 
 def _head() -> str:

@@ -11,7 +11,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from trinity_core.types import Decision, Role
+from trinity_core.types import Decision, Mode, Role
 from ui.view import CallView, RunView
 
 Figure = dict[str, Any]
@@ -21,6 +21,7 @@ ROLE_COLOURS: Mapping[str, str] = {"worker": "#3b82f6", "thinker": "#a855f7", "v
 _AGENT = "#6366f1"
 _MASKED = "rgba(148,163,184,0.35)"
 _GREY = "#8492a6"
+NO_HEAD = "This choice was made without a head, so there are no logits to show."
 _FONT = {"family": "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", "color": _GREY, "size": 12}
 
 
@@ -50,14 +51,14 @@ def _rows(decision: Decision, kind: Literal["agent", "role"], scale: Scale) -> l
 
 
 def bars(decision: Decision, kind: Literal["agent", "role"], scale: Scale = "logits") -> Figure | None:
-    """Horizontal bars of all agents or roles, largest on top; None for a choice made without a head.
+    """Horizontal bars of all agents or roles, largest on top; None where there is nothing to compare (`no_bars`).
 
     The chosen one has an outline and the word "chosen"; a masked one is grey and names the reason; the policy's
     own choice is annotated with its lead over the runner-up.
     """
-    rows = _rows(decision, kind, scale)
-    if not rows:
+    if no_bars(decision, kind) is not None:
         return None
+    rows = _rows(decision, kind, scale)
     chosen = decision.agent if kind == "agent" else decision.role.value
     own = decision.own_agent if kind == "agent" else decision.own_role.value
     masked = {name: decision.masked[f"{kind}:{name}"] for name, _ in rows if f"{kind}:{name}" in decision.masked}
@@ -107,41 +108,71 @@ def bars(decision: Decision, kind: Literal["agent", "role"], scale: Scale = "log
     return {"data": [trace], "layout": layout, "caption": caption(decision, kind)}
 
 
+def no_bars(decision: Decision, kind: Literal["agent", "role"]) -> str | None:
+    """In words, a choice that bars would show nothing of: made by a rule, or with equal logits. None: draw bars."""
+    logits = decision.agent_logits if kind == "agent" else decision.role_logits
+    own = decision.own_agent if kind == "agent" else decision.own_role.value
+    if not logits:
+        return NO_HEAD
+    if len(logits) < 2 or len(set(logits.values())) > 1:
+        return None
+    free = [name for name in logits if f"{kind}:{name}" not in decision.masked]
+    if len(free) < 2:
+        return _sentence(f"only {own} could be chosen", *_apart(decision, kind))
+    names = f"{', '.join(free[:-1])} and {free[-1]}"
+    how = "was drawn" if decision.mode is Mode.SAMPLE else "was taken"
+    uniform = f"the choice was uniform: {names} were equally likely, {1 / len(free):.0%} each, and {own} {how}"
+    return _sentence(uniform, *_apart(decision, kind))
+
+
 def caption(decision: Decision, kind: Literal["agent", "role"]) -> str:
-    """One plain-text sentence: how clear the choice was, and why others could not be chosen."""
+    """A plain-text sentence: how clear the choice was, and why others could not be chosen."""
+    logits = decision.agent_logits if kind == "agent" else decision.role_logits
+    own = decision.own_agent if kind == "agent" else decision.own_role.value
+    free = {name: value for name, value in logits.items() if f"{kind}:{name}" not in decision.masked and name != own}
+    first = ""
+    if kind in decision.margin and free:
+        runner_up, lead = max(free, key=lambda name: free[name]), decision.margin[kind]
+        first = f"{own} leads {runner_up} by {lead:.2f}"
+        if lead < 0:
+            first = f"{own} was drawn, although {runner_up} is ahead by {-lead:.2f}"
+    elif len(logits) > 1 and not free:
+        first = f"only {own} could be chosen"
+    return _sentence(first, *_apart(decision, kind))
+
+
+def _apart(decision: Decision, kind: Literal["agent", "role"]) -> list[str]:
+    """What else decided: a Thinker's suggestion, and masks with their reasons."""
     logits = decision.agent_logits if kind == "agent" else decision.role_logits
     own = decision.own_agent if kind == "agent" else decision.own_role.value
     chosen = decision.agent if kind == "agent" else decision.role.value
-    free = {name: value for name, value in logits.items() if f"{kind}:{name}" not in decision.masked and name != own}
-    parts = []
-    if kind in decision.margin and free:
-        runner_up = max(free, key=lambda name: free[name])
-        parts.append(f"{own} leads {runner_up} by {decision.margin[kind]:+.2f}")
-    if chosen != own:
-        parts.append(f"the Thinker's suggestion {chosen} was followed instead of {own}")
-    parts += [
-        f"{name} masked: {decision.masked[f'{kind}:{name}']}"
-        for name in logits
-        if f"{kind}:{name}" in decision.masked
-    ]
-    return "; ".join(parts)
+    parts = [f"the Thinker's suggestion {chosen} was followed instead of {own}"] if chosen != own else []
+    masked = {name: decision.masked.get(f"{kind}:{name}") for name in logits}
+    return parts + [f"{name} masked: {reason}" for name, reason in masked.items() if reason is not None]
+
+
+def _sentence(*parts: str) -> str:
+    """The parts that say something; a name at the start keeps its spelling, words of ours get a capital."""
+    text = "; ".join(part for part in parts if part)
+    return text[0].upper() + text[1:] if text.startswith(("the ", "only ")) else text
 
 
 def panel(view: RunView, kind: Literal["agent", "role"]) -> dict[str, Any]:
     """Everything one logits panel may show: both scales of every call, keyed "turn.attempt".
 
-    `latest` is the key to show while the reader has not chosen a card.
+    `latest` is the key to show while the reader has not chosen a card; `words` stand where there are no bars.
     """
     calls: dict[str, Any] = {}
     latest = None
     for call in view.calls:
         key = f"{call.turn}.{call.attempt}"
         latest = key
-        if call.decision is not None and (logits := bars(call.decision, kind)) is not None:
+        if call.decision is not None:
             calls[key] = {
                 "title": _title(call),
-                "logits": logits,
+                "logits": bars(call.decision, kind),
                 "probs": bars(call.decision, kind, "probs"),
+                "words": no_bars(call.decision, kind),
             }
     return {"calls": calls, "latest": latest, "empty": _empty(view)}
 
@@ -154,7 +185,7 @@ def _title(call: CallView) -> str:
 def _empty(view: RunView) -> str:
     if not view.calls:
         return "The coordinator's logits appear here as soon as it has chosen."
-    return "This choice was made without a head, so there are no logits to show."
+    return NO_HEAD
 
 
 def heat(view: RunView) -> dict[str, Any]:

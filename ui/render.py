@@ -175,11 +175,20 @@ def _call_state(call: CallView) -> str:
 
 
 def _body(call: CallView) -> str:
-    if call.text:
-        return prose(call.text)
+    if text := _said(call):
+        return prose(text)
     if call.status is Status.RUNNING:
         return '<div class="tr-waiting">Reading the conversation…</div>'
     return ""
+
+
+def _said(call: CallView) -> str:
+    """What a call said; a Verifier's without the verdict in front, which the badge already shows."""
+    if call.role is Role.VERIFIER and call.verdict is not None:
+        head, colon, diagnosis = call.text.partition(":")
+        if head.strip() == call.verdict.value:
+            return diagnosis.strip() if colon else ""
+    return call.text
 
 
 def _reasoning(call: CallView) -> str:

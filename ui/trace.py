@@ -12,24 +12,28 @@ from typing import Any
 
 from storage.records import RunPage, RunQuery, RunSummary, StoredRun, StoredTurn
 from storage.replay import events_of
-from trinity_core.types import Decision
+from storage.rows import ROLE_LETTERS, SEPARATOR
+from trinity_core.types import Decision, Status
 from trinity_core.wire import plain
 from ui import render
 from ui.render import esc
 from ui.view import RunView
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("created_at", "Time", ""),
+    ("created_at", "Started", ""),
     ("question", "Question", ""),
     ("roles", "Roles", "tr-wide"),
-    ("agents", "Agents", "tr-wide"),
+    ("agents", "Agents", "tr-wider"),
     ("verdict", "Verdict", ""),
-    ("status", "Status", "tr-wide"),
-    ("source", "Source", "tr-wider"),
-    ("tokens", "Tokens", "tr-wider"),
-    ("seconds", "Time taken", "tr-wider"),
+    ("stop_reason", "Ended", "tr-wider"),
+    ("tokens", "Tokens", "tr-wider tr-num"),
+    ("seconds", "Took", "tr-wider tr-num"),
 )
-"""Sort key, heading, and the class by which the style sheet leaves the column out where there is no room."""
+"""Sort key, heading, and the classes by which the style sheet leaves the column out where there is no room."""
+
+
+_ROLES = {letter: role for role, letter in ROLE_LETTERS.items()}
+_CLOSE = '<button type="button" class="tr-button tr-close" data-act="close" data-testid="trace-close">Close</button>'
 
 
 def moment(at: float | None) -> str:
@@ -92,14 +96,13 @@ def _row(row: RunSummary, selected: str | None) -> str:
     verdict = render.verdict_badge(row.verdict) or '<span class="tr-dim">–</span>'
     cells = (
         f'<td class="tr-dim">{_time(row.created_at)}</td>',
-        f'<td class="tr-q" dir="auto">{esc(row.question)}</td>',
-        f'<td class="tr-wide tr-dim">{esc(row.roles)}</td>',
-        f'<td class="tr-wide">{esc(row.agents)}</td>',
+        f'<td class="tr-q" dir="auto"><span class="tr-two">{esc(row.question)}</span></td>',
+        f'<td class="tr-wide">{_chips(row)}</td>',
+        f'<td class="tr-wider tr-agents" title="{esc(row.agents)}">{esc(", ".join(_members(row)))}</td>',
         f"<td>{verdict}</td>",
-        f'<td class="tr-wide">{render.STATUS_WORDS[row.status]}</td>',
-        f'<td class="tr-wider tr-dim">{row.source.value}</td>',
-        f'<td class="tr-wider tr-dim">{"" if row.tokens is None else f"{row.tokens:,}"}</td>',
-        f'<td class="tr-wider tr-dim">{render.seconds(row.seconds)}</td>',
+        f'<td class="tr-wider tr-ended">{_ended(row)}</td>',
+        f'<td class="tr-wider tr-dim tr-num">{"" if row.tokens is None else f"{row.tokens:,}"}</td>',
+        f'<td class="tr-wider tr-dim tr-num">{render.seconds(row.seconds)}</td>',
     )
     chosen = "true" if row.id == selected else "false"
     return (
@@ -108,11 +111,49 @@ def _row(row: RunSummary, selected: str | None) -> str:
     )
 
 
+def _agents(row: RunSummary) -> list[str]:
+    return row.agents.split(f" {SEPARATOR} ") if row.agents else []
+
+
+def _members(row: RunSummary) -> list[str]:
+    """Who took part, each once, in the order of their first turn."""
+    return list(dict.fromkeys(_agents(row)))
+
+
+def _chips(row: RunSummary) -> str:
+    """The roles turn by turn as letters in their colours; each says who played it."""
+    letters = row.roles.split(SEPARATOR) if row.roles else []
+    agents = _agents(row)
+    chips = []
+    for turn, letter in enumerate(letters, 1):
+        role = _ROLES.get(letter)
+        who = f" by {agents[turn - 1]}" if len(agents) == len(letters) else ""
+        words = esc(f"Turn {turn}: {render.ROLE_WORDS[role] if role else 'answer'}{who}")
+        chips.append(
+            f'<i class="tr-chip tr-role-{role.value if role else "none"}" role="img" title="{words}" '
+            f'aria-label="{words}">{esc(letter)}</i>'
+        )
+    return f'<span class="tr-chips">{"".join(chips)}</span>' if chips else '<span class="tr-dim">–</span>'
+
+
+def _ended(row: RunSummary) -> str:
+    """The status, and for a finished run why it ended."""
+    status = render.STATUS_WORDS[row.status]
+    if row.status is not Status.DONE or row.stop_reason is None:
+        return status
+    return f"{status}: {render.STOP_WORDS[row.stop_reason]}"
+
+
 # --- One trace --------------------------------------------------------------------------------------------
 
 
 def detail(run: StoredRun, *, confirm: bool = False) -> str:
-    """Everything that is stored of `run`. `confirm` asks whether it is to be deleted."""
+    """Everything that is stored of `run`. `confirm` asks whether it is to be deleted.
+
+    Of a run in the bin it is said only that it is there, with the way back.
+    """
+    if run.deleted_at is not None:
+        return deleted(run.id, f"The trace “{run.question[:80]}” was deleted")
     view = RunView.of(events_of(run))
     turns = "".join(_turn(turn) for turn in run.turns)
     return (
@@ -128,15 +169,16 @@ def detail(run: StoredRun, *, confirm: bool = False) -> str:
 
 
 def nothing(message: str) -> str:
-    """What the pane says without a trace."""
-    return f'<div class="tr-empty tr-lane-empty"><p>{esc(message)}</p></div>'
+    """What the pane says when there is no trace to show."""
+    return f'<div class="tr-empty tr-lane-empty"><p>{esc(message)}</p><p class="tr-links">{_CLOSE}</p></div>'
 
 
-def deleted(run_id: str) -> str:
-    """What the pane says after a deletion, with the way back."""
+def deleted(run_id: str, message: str = "The trace was deleted") -> str:
+    """What the pane says of a deleted trace, with the way back."""
     return (
-        '<div class="tr-empty tr-lane-empty" role="status"><p>The trace was deleted.</p><p><button type="button" '
-        f'class="tr-button" data-act="undo" data-id="{esc(run_id)}" data-testid="trace-undo">Undo</button></p></div>'
+        f'<div class="tr-empty tr-lane-empty" role="status"><p>{esc(message)}.</p><p class="tr-links">'
+        f'<button type="button" class="tr-button" data-act="undo" data-id="{esc(run_id)}" '
+        f'data-testid="trace-undo">Undo</button>{_CLOSE}</p></div>'
     )
 
 
@@ -153,7 +195,7 @@ def _links(run: StoredRun, confirm: bool) -> str:
     return (
         f'<div class="tr-links"><button type="button" class="tr-button" data-copy="?trace={run_id}&amp;tab=traces" '
         f'data-testid="trace-link">Copy link</button><button type="button" class="tr-button" data-act="delete" '
-        f'data-id="{run_id}" data-testid="trace-delete">Delete…</button></div>'
+        f'data-id="{run_id}" data-testid="trace-delete">Delete…</button>{_CLOSE}</div>'
     )
 
 

@@ -19,10 +19,20 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect  # noqa: E402
+from playwright.sync_api import (  # noqa: E402
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    WebError,
+    expect,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEY = "sk-testkey0123456789abcdef"
+LOGIN = ("ann", "a pass:word ✓")
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 # A page that is left or reloaded drops its connections; Gradio reports that, and nothing else is allowed.
 _ALLOWED = re.compile(r"AbortError|Connection errored out|net::ERR_ABORTED")
@@ -42,9 +52,18 @@ def _free_port() -> int:
 
 @contextmanager
 def served(command: list[str], home: Path, log: Path) -> Iterator[str]:
-    """Run `command` with a port and a home folder added, and yield the page's address once it answers."""
+    """Run `command` with a port and a home folder added, and yield the page's address once it answers.
+
+    The environment variable TEST_LOGIN holds a user and a password, for servers that are told to ask for them.
+    """
     url = f"http://127.0.0.1:{(port := _free_port())}"
-    env = {**os.environ, "TRINITY_HOME": str(home), "OPENAI_API_KEY": KEY, "OMP_NUM_THREADS": "1"}
+    env = {
+        **os.environ,
+        "TRINITY_HOME": str(home),
+        "OPENAI_API_KEY": KEY,
+        "OMP_NUM_THREADS": "1",
+        "TEST_LOGIN": ":".join(LOGIN),
+    }
     env.pop("TRINITY_DB_URL", None)
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -56,7 +75,7 @@ def served(command: list[str], home: Path, log: Path) -> Iterator[str]:
                 if process.poll() is not None:
                     break
                 try:
-                    urllib.request.urlopen(f"{url}/config", timeout=5).read()
+                    urllib.request.urlopen(url, timeout=5).read()  # the one page that needs no login
                     yield url
                     break
                 except OSError:
@@ -99,50 +118,90 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="session")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """The profile of most tests, which leave it empty: its cache makes opening a page twice as fast."""
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
 Visit = Callable[..., Page]
 
 
 @pytest.fixture
-def visit(browser: Browser, url: str) -> Iterator[Visit]:
-    """Opens the page in a browser profile of its own: `visit(path="", width=..., theme=..., context=...)`."""
+def excused() -> list[str]:
+    """Patterns of console errors that a test provokes on purpose."""
+    return []
+
+
+@pytest.fixture
+def visit(browser: Browser, profile: BrowserContext, url: str, excused: list[str]) -> Iterator[Visit]:
+    """Opens the page in a browser profile of its own: `visit(path="", width=..., theme=..., context=...)`.
+
+    `before` is called with the page before it is ready, for example to log in.
+    """
     contexts: list[BrowserContext] = []
     foreign: list[str] = []
     trouble: list[str] = []
 
-    def asked(address: str) -> None:
+    def asked(request: Request) -> None:
+        address = request.url
         if address.startswith(("http:", "https:", "ws:", "wss:")) and "//127.0.0.1:" not in address:
             foreign.append(address)
 
-    def said(message: Any) -> None:
-        if message.type == "error" and not _ALLOWED.search(message.text):
+    def said(message: ConsoleMessage) -> None:
+        allowed = (_ALLOWED, *map(re.compile, excused))
+        if message.type == "error" and not any(pattern.search(message.text) for pattern in allowed):
             trouble.append(message.text)
 
     def opened_dialog(dialog: Dialog) -> None:
         trouble.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
+    def broke(error: WebError) -> None:
+        trouble.append(str(error.error))
+
+    listeners: dict[Any, Any] = {"request": asked, "console": said, "dialog": opened_dialog, "weberror": broke}
+
     def opened(
         path: str = "", *, base: str = "", width: int = 1400, height: int = 900, theme: str = "light",
-        context: BrowserContext | None = None,
+        context: BrowserContext | None = None, before: Callable[[Page], None] | None = None,
     ) -> Page:  # fmt: skip
         if context is None:
-            context = browser.new_context(viewport={"width": width, "height": height})
+            context = browser.new_context() if contexts else profile
             contexts.append(context)
-            context.on("request", lambda request: asked(request.url))
-            context.on("console", said)
-            context.on("dialog", opened_dialog)
-            context.on("weberror", lambda error: trouble.append(str(error.error)))
+            for name, listener in listeners.items():
+                context.on(name, listener)
         page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
         page.goto(f"{base or url}/?__theme={theme}{path}")
+        if before is not None:
+            before(page)
         page.wait_for_selector("#run-query textarea", state="attached")
         expect(page.locator("#run-coordinator [data-state]")).to_be_attached()
         return page
 
     yield opened
     for context in contexts:
-        context.close()
+        if context is profile:
+            _emptied(profile)
+            for name, listener in listeners.items():
+                profile.remove_listener(name, listener)
+        else:
+            context.close()
     assert foreign == [], "the page asked another host"
     assert trouble == []
+
+
+def _emptied(profile: BrowserContext) -> None:
+    profile.unroute_all()
+    for page in profile.pages:
+        if page.url.startswith("http"):
+            page.evaluate("localStorage.clear()")
+        page.close()
+    profile.clear_cookies()
+    profile.clear_permissions()
 
 
 def ask(page: Page, question: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from storage.store import Store
 from tests.fakes import FakePool, ScriptedAgent
-from trinity_core.config import Settings
+from trinity_core.config import Settings, login_from
 from trinity_core.coordinator.policy import Choice, Policy
 from trinity_core.errors import AgentError
 from trinity_core.session.loading import CoordinatorStatus
@@ -95,6 +95,7 @@ def main() -> None:
     options.add_argument("--port", type=int, required=True)
     options.add_argument("--home", required=True)
     options.add_argument("--grace", type=float, default=30.0)
+    options.add_argument("--auth-env")
     given = options.parse_args()
     settings = Settings.load(home=given.home)
     pool = FakePool(*(Member(name) for name in AGENTS))
@@ -106,7 +107,8 @@ def main() -> None:
     status = CoordinatorStatus("ready", "The coordinator is ready.", 1.0, "test-backbone", HeadLike.checkpoint_id)
     services = Services(Methods(pool, coordinator), store, pool.specs, lambda: status, settings)
     try:
-        launch(services, port=given.port, grace_s=given.grace)
+        login = login_from(given.auth_env) if given.auth_env else None
+        launch(services, port=given.port, auth=login, grace_s=given.grace)
     finally:
         store.close()
 

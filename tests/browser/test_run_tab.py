@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from storage.records import RunQuery
+from storage.store import Store
 from tests.browser.conftest import KEY, Visit, ask, card, ended, no_sideways_scroll, served
 from tests.browser.server import HOSTILE
 from tests.conftest import MODEL_CACHE
+from trinity_core.types import Status
 
 
 def test_a_question_is_answered_turn_by_turn(visit: Visit) -> None:
     page = visit()
-    expect(page.locator(".tr-example")).to_have_count(5)
     ask(page, "What is 6 times 7?")
     ended(page, "accepted")
     shown = [
@@ -41,6 +43,7 @@ def test_a_question_is_answered_turn_by_turn(visit: Visit) -> None:
 
 def test_an_example_fills_the_question_and_reasoning_is_folded(visit: Visit) -> None:
     page = visit()
+    expect(page.locator(".tr-example")).to_have_count(5)
     page.locator(".tr-example").first.click()
     expect(page.locator("#run-query textarea")).to_have_value("What is 17 * 23 + 4?")
     page.click("#run-start")
@@ -89,11 +92,57 @@ def test_a_follow_up_continues_the_conversation_and_a_new_one_forgets_it(visit: 
     expect(chat.locator(".tr-user")).to_have_text(["Youfirst question", "Yousecond question"])
     expect(chat.locator('[data-testid="answer-final"]')).to_contain_text("second question")
     expect(chat.locator(".tr-assistant")).to_have_count(2)
+    expect(page.locator("#run-welcome")).to_be_hidden()
     page.click("#run-new")
-    expect(page.locator(".tr-example")).to_have_count(5)
+    expect(page.locator("#run-welcome")).to_be_visible()
+    expect(page.locator("#run-answer")).to_be_hidden()
     ask(page, "third question")
     expect(chat.locator('[data-testid="answer-final"]')).to_contain_text("third question")
     expect(chat.locator(".tr-user")).to_have_count(1)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1360, 950), (390, 844)])
+def test_the_first_thing_to_see_is_where_to_type(visit: Visit, width: int, height: int) -> None:
+    page = visit(width=width, height=height)
+    expect(page.locator(".tr-example").first).to_be_visible()
+    tops = {}
+    for name in ("#run-query textarea", "#run-start", ".tr-example >> nth=0", ".tr-example >> nth=4"):
+        box = page.locator(name).bounding_box()
+        assert box is not None
+        tops[name] = box["y"]
+    assert list(tops.values()) == sorted(tops.values()), tops
+    assert tops["#run-query textarea"] < 300
+    assert tops[".tr-example >> nth=4"] < height
+    ask(page, "now a conversation")
+    ended(page, "accepted")
+    answer, box = page.locator("#run-answer").bounding_box(), page.locator("#run-query").bounding_box()
+    assert answer is not None
+    assert box is not None
+    assert answer["y"] + answer["height"] <= box["y"], "a conversation stands above the box"
+
+
+def test_a_uniform_choice_is_told_in_words(visit: Visit) -> None:
+    page = visit()
+    page.get_by_role("radio", name="Random").check()
+    ask(page, "any")
+    expect(page.locator('#run-lane [data-testid="run-end"]')).to_be_visible()
+    expect(page.locator("#run-agent-logits")).to_contain_text("The choice was uniform")
+    expect(page.locator("#run-agent-logits .tr-plot")).to_be_hidden()
+
+
+def test_a_lost_server_is_told_and_what_was_typed_is_kept(visit: Visit) -> None:
+    page = visit()
+    page.fill("#run-query textarea", "a long draft")
+    page.context.route("**/robots.txt", lambda route: route.abort("aborted"))
+    page.evaluate("dispatchEvent(new Event('offline'))")  # asks at once instead of at the next beat
+    lost = page.locator("#tr-lost")
+    expect(lost).to_contain_text("The server does not answer. What you typed is kept.")
+    page.context.unroute("**/robots.txt")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    expect(lost).to_contain_text("The server answers again")
+    lost.get_by_role("button", name="Reconnect").click()
+    expect(lost).to_have_count(0)
+    expect(page.locator("#run-query textarea")).to_have_value("a long draft")
 
 
 # Milliseconds in the page itself, so that a slow test machine is not counted.
@@ -147,13 +196,19 @@ def test_a_refresh_finds_the_run_again_and_can_stop_it(visit: Visit) -> None:
     expect(card(page, 2)).to_contain_text("step2")
 
 
-def test_a_closed_page_ends_its_run_after_the_grace(visit: Visit) -> None:
+def test_a_closed_page_ends_its_run_after_the_grace(visit: Visit, home: Path) -> None:
     page = visit()
     ask(page, "slow please, closed")
     expect(card(page, 2)).to_contain_text("step1")
     again = page.context
     page.close()
-    time.sleep(8.5)
+    store = Store.open(f"sqlite:///{home / 'trinity.db'}")
+    for _ in range(150):  # from here, because a page that looks would keep it alive
+        found = store.list_runs(RunQuery(search="slow please, closed", all_owners=True)).rows
+        if found[0].status is not Status.RUNNING:
+            break
+        time.sleep(0.1)
+    store.close()
     page = visit(context=again)
     ended(page, "cancelled")
     expect(card(page, 2)).not_to_contain_text("step110")

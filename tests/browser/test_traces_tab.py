@@ -118,8 +118,10 @@ def test_sorting_and_filters(traces: Open) -> None:
 
 def test_a_row_opens_its_own_trace_wherever_it_stands(traces: Open) -> None:
     page = traces()
-    page.get_by_role("button", name="Question").click()
-    page.get_by_role("button", name="Question").click()
+    for order in ("descending", "ascending"):
+        page.get_by_role("button", name="Question").click()
+        expect(page.locator("#traces-table th[aria-sort]")).to_have_attribute("aria-sort", order)
+        expect(page.locator("#traces-table th[aria-sort]")).to_contain_text("Question")
     expect(rows(page).first).to_have_attribute("data-id", "run-000")
     rows(page).nth(3).click()
     detail = page.locator('[data-testid="trace"]')
@@ -135,6 +137,39 @@ def test_a_row_opens_its_own_trace_wherever_it_stands(traces: Open) -> None:
     expect(detail).to_have_attribute("data-id", "run-003")
 
 
+def test_the_list_is_alone_until_a_trace_is_open(traces: Open) -> None:
+    page = traces()
+    table, detail = page.locator(".tr-table-box"), page.locator("#trace-detail")
+    expect(page.locator("#traces-right")).to_be_hidden()
+    wide = table.bounding_box()["width"]
+    assert wide > 1300
+    heads = page.locator("#traces-table th")
+    shown = [heads.nth(i).inner_text().strip(" ↓") for i in range(heads.count())]
+    assert shown == ["Started", "Question", "Roles", "Agents", "Verdict", "Ended", "Tokens", "Took"]
+    heights = [rows(page).nth(i).bounding_box()["height"] for i in range(10)]
+    assert max(heights) < 45
+    rows(page).first.click()
+    expect(detail).to_be_visible()
+    assert table.bounding_box()["width"] < 0.6 * wide
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth"), "no column is cut"
+    assert detail.bounding_box()["x"] > table.bounding_box()["x"] + table.bounding_box()["width"]
+    page.keyboard.press("Escape")
+    expect(page.locator("#traces-right")).to_be_hidden()
+    expect(rows(page).first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-119")
+    page.click('[data-testid="trace-close"]')
+    expect(page.locator("#traces-right")).to_be_hidden()
+
+
+def test_on_a_phone_the_trace_stands_below_the_list_and_comes_into_view(traces: Open) -> None:
+    page = traces(width=390, height=844)
+    rows(page).nth(20).click()
+    expect(page.locator('[data-testid="trace"] h2')).to_be_in_viewport()
+    page.click('[data-testid="trace-close"]')
+    expect(rows(page).nth(20)).to_be_in_viewport()
+
+
 def test_hostile_stored_text_is_shown_as_it_stands(traces: Open) -> None:
     page = traces("&trace=run-005")
     detail = page.locator('[data-testid="trace"]')
@@ -147,9 +182,13 @@ def test_a_link_opens_the_tab_and_the_trace(traces: Open) -> None:
     page = traces("&trace=run-042")
     expect(page.locator("#trace-detail")).to_be_visible()
     expect(page.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-042")
-    link = page.locator('[data-testid="trace-link"]').get_attribute("data-copy")
-    other = traces(f"&{str(link).lstrip('?')}")
-    expect(other.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-042")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click('[data-testid="trace-link"]')
+    expect(page.locator('[data-testid="trace-link"]')).to_have_text("Copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-042")
     missing = traces("&trace=no-such-run")
     expect(missing.locator("#trace-detail")).to_contain_text("There is no such trace here")
 
@@ -166,6 +205,19 @@ def test_deleting_asks_first_and_can_be_undone(traces: Open) -> None:
     page.click('[data-testid="trace-undo"]')
     expect(page.locator('[data-testid="traces-count"]')).to_have_text("1–50 of 120")
     expect(page.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-100")
+
+
+def test_a_link_to_a_deleted_trace_says_so_and_brings_it_back(traces: Open) -> None:
+    page = traces("&trace=run-101")
+    page.click('[data-testid="trace-delete"]')
+    page.click('[data-testid="trace-delete-yes"]')
+    expect(page.locator('[data-testid="trace-undo"]')).to_be_visible()
+    page.reload()
+    expect(page.locator("#trace-detail")).to_contain_text("“question number 101” was deleted")
+    expect(page.locator('[data-testid="trace"]')).to_have_count(0)
+    page.click('[data-testid="trace-undo"]')
+    expect(page.locator('[data-testid="traces-count"]')).to_have_text("1–50 of 120")
+    expect(page.locator('[data-testid="trace"]')).to_have_attribute("data-id", "run-101")
 
 
 def test_the_export_holds_what_is_filtered(traces: Open, tmp_path: Path) -> None:

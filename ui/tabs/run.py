@@ -52,7 +52,7 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
     with gr.Row(elem_id="run-columns"):
         with gr.Column(scale=5, min_width=320, elem_id="run-left"):
             coordinator = live("html", "run-coordinator")
-            answer = live("html", "run-answer", _welcome())
+            answer = live("html", "run-answer")  # hidden while it is empty
             error = live("html", "run-error")
             query = gr.Textbox(
                 label="Question",
@@ -68,6 +68,7 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
                 )
                 fresh = gr.Button("New conversation", elem_id="run-new", size="md", min_width=150)
             status = live("html", "run-status")
+            gr.HTML(_welcome(), elem_id="run-welcome", apply_default_css=False)  # shown while the answer is empty
             settings = _settings(services)
         with gr.Column(scale=5, min_width=320, elem_id="run-middle"):
             lane = live("html", "run-lane", render.lane(RunView()))
@@ -141,12 +142,12 @@ def _welcome() -> str:
     """What the empty conversation says: examples to click."""
     buttons = "".join(
         f'<button type="button" class="tr-example" data-question="{render.esc(question)}">'
-        f"<b>{render.esc(family)}</b>{render.esc(question)}</button>"
+        f"<b>{render.esc(family)}</b> {render.esc(question)}</button>"
         for family, question in EXAMPLES
     )
     return (
-        '<div class="tr-empty tr-welcome"><h2>Ask a question</h2><p>A coordinator hands it from agent to agent. Try '
-        f'one of these:</p><div class="tr-examples">{buttons}</div></div>'
+        '<div class="tr-hold tr-empty tr-welcome"><p>A coordinator hands your question from agent to agent. '
+        f'Some to try:</p><div class="tr-examples">{buttons}</div></div>'
     )
 
 
@@ -228,7 +229,7 @@ class _Handlers:
         state = dict(state or {})
         state.pop("run_id", None)
         frame = _frame(RunView())
-        frame[0], frame[-1] = _welcome(), ""
+        frame[0] = frame[-1] = ""
         return [state, "", *_buttons(False), *frame]
 
     async def coordinator(self) -> Update:
@@ -237,19 +238,17 @@ class _Handlers:
         return [render.coordinator_line(status), gr.Timer(active=status.state == "loading")]
 
     async def _follow(self, run_id: str, owner: str) -> AsyncIterator[Update]:
-        """Updates while a run goes on, at most one each `_FRAME_S`; unchanged parts are skipped."""
+        """Updates while a run goes on, at most one each `_FRAME_S`; unchanged parts are skipped.
+
+        Not the buttons: a page that is being opened may miss an update, and Stop must not stay disabled.
+        """
         view, shown = RunView(), [object()] * 6
-        running = None
         async for batch in self.runs.tail(run_id, owner):
             view.extend(batch)
             frame = _frame(view) if batch or not view.seq else shown
             parts = [gr.skip() if new == old else new for new, old in zip(frame, shown, strict=True)]
             shown = frame
-            buttons = [gr.skip(), gr.skip()]
-            if running is not (view.finished is None):
-                running = view.finished is None
-                buttons = _buttons(running)
-            yield [*buttons, *parts]
+            yield [*_buttons(view.finished is None), *parts]
             await asyncio.sleep(_FRAME_S)
 
     async def _history(self, run_id: object, owner: str) -> tuple[Message, ...]:

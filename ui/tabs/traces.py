@@ -33,7 +33,6 @@ Update = list[Any]
 
 _EXPORT_KEPT_S = 300.0
 START: dict[str, Any] = {"page": 1, "sort": "created_at", "descending": True, "filters": {}, "open": None}
-_CHOOSE = "Choose a trace to see all of it."
 _DOWNLOAD_JS = "() => setTimeout(() => window.trinity.press('traces-download'), 150)"
 
 
@@ -53,7 +52,7 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: Services, *, lo
                     scale=5,
                     min_width=200,
                 )
-                export = gr.Button("Export JSONL", elem_id="traces-export", size="md", scale=1, min_width=120)
+                export = gr.Button("Export JSONL", elem_id="traces-export", size="md", scale=0, min_width=140)
             filters = live("html", "traces-filters", handlers.filters({}))
             everybody = gr.Checkbox(
                 label="Traces of all browsers", elem_id="traces-all", visible=not login, container=False
@@ -63,8 +62,8 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: Services, *, lo
                 previous = gr.Button("← Newer", elem_id="traces-previous", size="sm", min_width=90)
                 following = gr.Button("Older →", elem_id="traces-next", size="sm", min_width=90)
             download = gr.DownloadButton("Download", elem_id="traces-download", visible="hidden")
-        with gr.Column(scale=6, min_width=320, elem_id="traces-right"):
-            shown = live("html", "trace-detail", trace.nothing(_CHOOSE))
+        with gr.Column(scale=6, min_width=320, elem_id="traces-right"):  # hidden while it is empty
+            shown = live("html", "trace-detail")
 
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
     asked = [state, search, everybody]
@@ -144,6 +143,8 @@ class _Handlers:
             await self._in_store(self.store.restore_runs, request, target, everybody)
             state = state | {"open": target}
             pane = await self._detail(request, target, everybody)
+        elif what == "close":
+            state, pane = state | {"open": None}, ""
         elif what == "sort" and target in get_args(SortKey):
             same = state["sort"] == target
             state = state | {"sort": target, "descending": not state["descending"] if same else True, "page": 1}
