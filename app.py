@@ -13,11 +13,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from trinity_core.config import Settings, login_from
+from trinity_core.config import MAX_QUESTION_CHARS, Settings, login_from
 from trinity_core.errors import ConfigError, InputError, TrinityError
 
 if TYPE_CHECKING:
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
 
 DONE, FAILED, BAD_USE, CANCELLED = 0, 1, 2, 130
 COMMANDS = ("serve", "ask", "train", "export", "import")
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    """An argument that is a whole number between `low` and `high`, both included."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {low} to {high}")
+        return number
+
+    return read
+
+
+_SEED = _whole(0, 2**63 - 1)  # what fits in a trace
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,19 +66,19 @@ def parser() -> argparse.ArgumentParser:
 
     serve = command("serve", "open the playground in the browser (default)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=7860, help="port to listen on (default: 7860)")
+    serve.add_argument("--port", type=_whole(0, 65_535), default=7860, help="port to listen on (default: 7860)")
     serve.add_argument("--auth-env", metavar="NAME", help="environment variable with user:password, for other hosts")
 
     ask = command("ask", "answer one question on the command line")
     ask.add_argument("question", help="the question, or - to read it from standard input")
     ask.add_argument("--json", action="store_true", help="print every event as one line of JSON")
     ask.add_argument("--method", default="coordinator", help="coordinator, random, fixed or single:AGENT")
-    ask.add_argument("--turns", type=int, default=5, metavar="K", help="most turns (default: 5)")
-    ask.add_argument("--seed", type=int, default=0, help="seed of sampled choices (default: 0)")
+    ask.add_argument("--turns", type=_whole(1, 1000), default=5, metavar="K", help="most turns (default: 5)")
+    ask.add_argument("--seed", type=_SEED, default=0, help="seed of sampled choices (default: 0)")
 
     train = command("train", "train a head on the built-in tasks")
     train.add_argument("--method", choices=("sft",), default="sft", help="how to train (default: sft)")
-    train.add_argument("--seed", type=int, default=1, help="seed (default: 1)")
+    train.add_argument("--seed", type=_SEED, default=1, help="seed (default: 1)")
     train.add_argument("--output", metavar="FILE", help="also write the checkpoint to FILE")
     train.add_argument("--deploy", action="store_true", help="let the coordinator use it from the next start on")
 
@@ -76,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0] not in COMMANDS and arguments[0] not in ("-h", "--help")):
         arguments.insert(0, "serve")
+    _mend_streams()
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     run: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -90,11 +109,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return CANCELLED
     except BrokenPipeError:  # the reader of our output is gone, for example `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return CANCELLED
-    except OSError as error:  # our own output: a full disk, for example
-        print(f"error: The output cannot be written ({error.strerror or error}).", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # mostly our own output: a full disk, for example
+        what = error.filename or "The output"
+        print(f"error: {what} cannot be used ({error.strerror or error}).", file=sys.stderr)
+        _drop_output()
         return FAILED
     except (InputError, ConfigError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -102,6 +122,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TrinityError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
+
+
+def _mend_streams() -> None:
+    """Make the standard streams safe to use: no file of ours may take the number of a closed one, and a character
+    that the terminal's encoding lacks is shown escaped."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDWR) < number:
+                pass
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Let what is still buffered for stdout go nowhere, so that the interpreter does not fail over it at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise InputError("Standard input is closed, so there is nothing to read. Give the text as an argument.")
+    return sys.stdin.buffer
+
+
+def _standard_output() -> BinaryIO:
+    if sys.stdout.name == os.devnull:
+        raise InputError("Standard output is closed, so there is nowhere to write to. Name a file.")
+    return sys.stdout.buffer
+
+
+def _question(given: str) -> str:
+    """The question, or what standard input holds when it is `-`."""
+    if given != "-":
+        return given
+    enough = 4 * MAX_QUESTION_CHARS + 4  # to know that a question is too long, however much there is
+    data = _standard_input().read(enough)
+    try:
+        return data.decode("utf-8-sig", "replace" if len(data) == enough else "strict")
+    except UnicodeDecodeError:
+        raise InputError("Standard input is not UTF-8 text. Convert it, for example with iconv.") from None
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -157,7 +219,7 @@ def ask(options: argparse.Namespace) -> int:
     from trinity_core.session.methods import Methods
     from trinity_core.types import Message, RunParams, Source
 
-    question = sys.stdin.read() if options.question == "-" else options.question
+    question = _question(options.question)
     request = RunRequest(
         messages=(Message("user", question),),
         method=options.method,
@@ -283,7 +345,7 @@ def export_traces(options: argparse.Namespace) -> int:
     try:
         query = RunQuery(all_owners=True)
         if options.file == "-":
-            count = export_jsonl(store, sys.stdout.buffer, query)
+            count = export_jsonl(store, _standard_output(), query)
         else:
             count = _write_whole(Path(options.file), lambda out: export_jsonl(store, out, query))
     finally:
@@ -293,15 +355,26 @@ def export_traces(options: argparse.Namespace) -> int:
 
 
 def _write_whole(path: Path, write: Callable[[BinaryIO], int]) -> int:
-    temporary = path.with_name(f"{path.name}.part")
+    """Write a file so that it appears only when it is complete; a pipe or device is written to as it is."""
     try:
-        with temporary.open("wb") as out:
-            count = write(out)
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror or error}). Choose another file.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+        path = path.resolve()  # a link stays a link
+        if path.is_dir() or not path.name:
+            raise IsADirectoryError(None, "it is a folder")
+        if path.exists() and not path.is_file():
+            with path.open("wb") as out:
+                return write(out)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with temporary.open("wb") as out:
+                count = write(out)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be written ({said}). Choose another file.") from None
     return count
 
 
@@ -313,19 +386,24 @@ def import_traces(options: argparse.Namespace) -> int:
     store = Store.open(_settings(options).db_url)
     try:
         if options.file == "-":
-            report = import_jsonl(store, sys.stdin.buffer)
+            report = import_jsonl(store, _standard_input())
         else:
             try:
                 with Path(options.file).open("rb") as lines:
                     report = import_jsonl(store, lines)
             except OSError as error:
-                raise InputError(f"{options.file} cannot be read ({error.strerror or error}).") from None
+                said = error.strerror or error
+                raise InputError(
+                    f"{options.file or 'An empty name'} cannot be read ({said}). Check the path."
+                ) from None
     finally:
         store.close()
     for bad in report.errors:
         print(f"line {bad.number}: {bad.message}", file=sys.stderr)
-    print(f"{report.imported} imported, {report.skipped} already there, {len(report.errors)} bad.", file=sys.stderr)
-    return FAILED if report.errors else DONE
+    if more := report.failed - len(report.errors):
+        print(f"... and {more} more bad lines.", file=sys.stderr)
+    print(f"{report.imported} imported, {report.skipped} already there, {report.failed} bad.", file=sys.stderr)
+    return FAILED if report.failed else DONE
 
 
 if __name__ == "__main__":

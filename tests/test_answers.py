@@ -87,10 +87,32 @@ def test_reasoning_is_split_off(text: str, visible: str, reasoning: str) -> None
         ("Answer: U.S.A.", "U.S.A."),
         ("Answer: \\textbf{(C)}", "(C)"),
         ("Answer: x=1; y=2", "x=1; y=2"),
+        ("Answer: a = \\sqrt{2}", "\\sqrt{2}"),
+        ("The day is \\boxed{\\textsc{Tuesday}}", "Tuesday"),
+        ("The day is \\boxed{\\large \\text{Tuesday}}", "Tuesday"),
+        ("The day is \\boxed{{\\bf Tuesday}}", "Tuesday"),
+        ("\\boxed{\\textcolor{red}{42}}", "42"),
+        ("\\boxed{\\displaystyle\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed{\\boxed{5}}", "5"),
+        ("\\boxed{+}", "+"),
     ],
 )
 def test_the_last_commitment_is_read(text: str, value: str) -> None:
     assert committed_answer(text) == value
+
+
+@pytest.mark.parametrize(
+    "blank", ["", " ", "?", "...", "\\ldots", "\\,", "\\quad", "\\phantom{0}", "\\square", "\\_\\_", "\\text{}", "{}"]
+)
+def test_a_box_without_a_value_hides_no_answer(blank: str) -> None:
+    assert committed_answer(f"So it is \\boxed{{14}}. Final: \\boxed{{{blank}}}") == "14"
+    assert extract_answer(f"Final: \\boxed{{{blank}}}", AnswerKind.MATH) in (None, "0")
+
+
+@pytest.mark.parametrize("kind", ["number", "math", "text"])
+def test_half_a_box_is_no_value(kind: str) -> None:
+    assert extract_answer("\\boxed{\\frac{2", kind) is None
+    assert extract_answer("\\boxed{12", kind) is None
 
 
 @pytest.mark.parametrize(
@@ -127,6 +149,12 @@ def test_partial_results_are_apart_from_answers() -> None:
         ("Hence $\\frac{3}{8}$ of the tank is left.", "math", "\\frac{3}{8}"),
         ("It is 2\\sqrt{3} units.", "math", "2\\sqrt{3}"),
         ("That is $\\frac{\\pi}{6}$.", "math", "\\frac{\\pi}{6}"),
+        ("Hence $\\cfrac{3}{8}$ of it.", "math", "\\cfrac{3}{8}"),
+        ("There are $\\binom{5}{2}$ ways.", "math", "\\binom{5}{2}"),
+        ("That is $1.5\\times10^{-3}$.", "math", "1.5\\times10^{-3}"),
+        ("Twelve, then 7, then \\boxed{12", "number", "7"),
+        ("Answer: \u22125", "number", "-5"),
+        ("So ,, , it is.", "number", None),
         ("Answer: 2x+3", "math", "2x+3"),
         ("That makes 64, counting the spare.", "number", "64"),
         ("It weighs 1,234.5 kg.", "number", "1,234.5"),

@@ -19,7 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def app(*arguments: str, home: Path, **options: object) -> subprocess.CompletedProcess[str]:
     """`python app.py ARGUMENTS --home HOME`, finished."""
-    command = [sys.executable, str(ROOT / "app.py"), *arguments, "--home", str(home)]
+    return run(*arguments, "--home", str(home), **options)
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "app.py"), *arguments]
     return subprocess.run(  # type: ignore[call-overload]
         command, capture_output=True, text=True, cwd=ROOT, timeout=120, **options
     )
@@ -102,6 +106,16 @@ def test_an_unknown_agent_in_the_pool_file_names_the_file_and_the_kinds(home: Pa
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"../../etc/passwd"], ids=["empty", "bytes", "path"])
+def test_an_unreadable_choice_of_checkpoint_is_named_and_the_run_says_untrained(content: bytes, home: Path) -> None:
+    (home / "deployed.txt").write_bytes(content)
+    done = app("ask", "What is 2 + 2?", "--turns", "1", home=home)
+    assert done.returncode == 0
+    assert "deployed.txt does not name a checkpoint" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.model
 def test_a_corrupt_deployed_checkpoint_is_named_and_the_run_says_untrained(home: Path) -> None:
     (home / "checkpoints").mkdir()
     (home / "checkpoints" / f"{'0' * 64}.safetensors").write_bytes(b"not a checkpoint")
@@ -166,6 +180,136 @@ def test_files_that_cannot_be_used_exit_with_2(home: Path, tmp_path: Path) -> No
     assert app("export", str(tmp_path / "no" / "folder.jsonl"), home=home).returncode == 2
     assert app("ask", home=home).returncode == 2
     assert app("nonsense", home=home).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", ""),
+        ("import", ""),
+        ("export", "."),
+        ("serve", "--port", "99999"),
+        ("serve", "--port", "-1"),
+        ("ask", "Hi?", "--turns", "0"),
+        ("ask", "Hi?", "--turns", "many"),
+        ("ask", "Hi?", "--seed", "9" * 30),
+        ("ask", "Hi?", "--method", ""),
+        ("export", "-", "--home", "~no-such-user-here/x"),
+    ],
+    ids=" ".join,
+)
+def test_odd_arguments_exit_with_2_and_no_traceback(arguments: tuple[str, ...], home: Path) -> None:
+    done = run(*arguments, *(() if "--home" in arguments else ("--home", str(home))))
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        ("<&-", "ask -", 2),
+        ("<&-", "import -", 2),
+        (">&-", "export -", 2),
+        (">&-", "ask 2+2? --method single:symbolic", 0),
+        ("<&- >&- 2>&-", "ask 2+2? --method single:symbolic", 0),
+    ],
+)
+def test_closed_standard_streams(closed: str, arguments: str, code: int, home: Path) -> None:
+    command = f'"{sys.executable}" "{ROOT / "app.py"}" {arguments} --home "{home}" {closed}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if arguments.startswith("ask 2"):
+        assert rows(home, "select status from runs") == [("done",)]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "part"),
+    [
+        (b"\xef\xbb\xbfWhat is 2+2?", 0, b"Answer: 4"),
+        (b"caf\xe9", 2, b"UTF-8"),
+        (b"x" * 1_000_000, 2, b"at most 100,000"),
+        ("é".encode() * 300_000, 2, b"at most 100,000"),
+        (b"", 2, b"empty"),
+    ],
+    ids=["bom", "latin-1", "too long", "cut in a character", "nothing"],
+)
+def test_the_question_may_come_from_standard_input(given: bytes, code: int, part: bytes, home: Path) -> None:
+    command = [sys.executable, str(ROOT / "app.py"), "ask", "-", "--method", "single:symbolic", "--home", str(home)]
+    done = subprocess.run(command, input=given, capture_output=True, cwd=ROOT, timeout=60)
+    assert done.returncode == code
+    assert part in done.stdout + done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_export_writes_through_links_and_into_pipes_and_replaces_neither(home: Path, tmp_path: Path) -> None:
+    app("import", "-", home=home, input='{"id":"t1","text":"a"}\n')
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "target")
+    assert app("export", str(link), home=home).returncode == 0
+    assert link.is_symlink()
+    whole = (tmp_path / "target").read_bytes()
+    assert json.loads(whole)["id"] == "t1"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert app("export", str(pipe), home=home).returncode == 0
+        assert reader.communicate(timeout=30)[0] == whole
+    assert pipe.is_fifo()
+    assert not list(tmp_path.glob("*part")) + list(tmp_path.glob(".*part"))
+
+
+def test_every_bad_line_is_counted_though_not_listed(home: Path) -> None:
+    done = app("import", "-", home=home, input="no\n" * 1003)
+    assert done.returncode == 1
+    assert "1003 bad" in done.stderr
+    assert sum(line.startswith("line ") for line in done.stderr.splitlines()) == 1000
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:hunter2secret@h/db",
+        "postgresql://u:hunter2secret@127.0.0.1:1/db",
+        "postgresql://u:hunter2secret@127.0.0.1:port/db",
+        "postgresql+nodriver://u:hunter2secret@h/db",
+        "hunter2secret",
+    ],
+)
+def test_a_database_that_cannot_be_used_is_told_without_its_password(
+    url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRINITY_DB_URL", url)
+    done = app("export", "-", home=home)
+    assert done.returncode == 1
+    assert "TRINITY_DB_URL" in done.stderr or "postgresql+psycopg://" in done.stderr
+    assert "hunter2secret" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_processes_share_a_home(home: Path) -> None:
+    asks = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                str(ROOT / "app.py"),
+                "ask",
+                f"{n} + 2",
+                "--method",
+                "single:symbolic",
+                "--home",
+                str(home),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in (1, 2)
+    ]
+    for n, process in enumerate(asks, 1):
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, f"Answer: {n + 2}" in out) == (0, True), err
+    assert rows(home, "select status, count(*) from runs group by status") == [("done", 2)]
 
 
 @pytest.mark.model

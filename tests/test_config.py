@@ -37,6 +37,23 @@ def test_home_that_is_a_file_names_the_fix(tmp_path: Path) -> None:
         Settings.load(home=tmp_path / "file")
 
 
+@pytest.mark.parametrize("name", ["~no-such-user-here/trinity", "loop"])
+def test_a_home_that_leads_nowhere_names_the_fix(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ConfigError, match="--home or TRINITY_HOME"):
+        Settings.load(home=name)
+
+
+@pytest.mark.parametrize("name", ["plain", "with blank", "ü 日本", "50 % #1", "100%41", "really?", "a?b=c&d"])
+def test_the_database_lies_in_the_home_folder_whatever_its_name(name: str, tmp_path: Path) -> None:
+    from storage.store import Store
+
+    Store.open(Settings.load(home=tmp_path / name).db_url).close()
+    assert (tmp_path / name / "trinity.db").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_read_only_home_names_the_fix(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

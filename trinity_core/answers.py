@@ -125,6 +125,11 @@ _SENTENCE = re.compile(
 _HASHES = re.compile(r"^[ \t]*#{4}[ \t]*(?P<value>[^#\n][^\n]*)$", re.M)
 _ELEMENT = re.compile(r"<answer>(?P<value>(?:(?!<answer>).){0,1000}?)</answer>", re.IGNORECASE | re.DOTALL)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BLANK_BOX = re.compile(
+    r"(?:[\s?._~$…{}\\]|\\[,;:!_ ]|\\(?:q?quad|[lc]?dots|square|[hv]?(?:phantom|space)\s*\{[^{}]*\})(?![A-Za-z]))*"
+    r"|(?:(?:your|the|final)\s+)*answer(?:\s+here)?",
+    re.IGNORECASE,
+)
 _PARTIAL = re.compile(r"\bresult so far(?:\*\*)?[ \t]*:(?P<value>[^\n]*)", re.IGNORECASE)
 
 _NOT_THE_ANSWER = re.compile(
@@ -179,7 +184,8 @@ def _commitments(text: str) -> Iterator[tuple[int, str]]:
         if (short := _trimmed(value, prose)) and not _BOX.search(short):
             yield position, short
     for position, value in _boxes(text):
-        if short := _result_of(clean_value(value)):
+        short = _result_of(clean_value(value))
+        if not _BLANK_BOX.fullmatch(short[:_LONGEST_VALUE]):
             yield position, short
 
 
@@ -188,6 +194,13 @@ def _boxes(text: str) -> Iterator[tuple[int, str]]:
     for match in _BOX.finditer(text):
         if (end := partners.get(match.end() - 1)) is not None:
             yield match.end(), text[match.end() : end]
+
+
+def _before_an_open_box(text: str) -> str:
+    """`text` up to a box that never closes: what stands in it may be half a value."""
+    partners = _partners(text)
+    cut = next((match.start() for match in _BOX.finditer(text) if match.end() - 1 not in partners), len(text))
+    return text[:cut]
 
 
 def _partners(text: str) -> dict[int, int]:
@@ -233,7 +246,8 @@ def _result_of(value: str) -> str:
         return value
     left, right = re.sub(r"(?<=\d)\s*[x×]\s*(?=\d)", "*", parts[0]), clean_value(parts[-1])
     names_a_value = not (re.search(r"\d", left) and re.search(r"[A-Za-z]", left))
-    if number_and_unit(right) is not None and (names_a_value or len(parts) > 2):
+    is_value = number_and_unit(right) is not None or _QUANTITY.fullmatch(right) is not None
+    if is_value and (names_a_value or len(parts) > 2):
         return clean_value(value.rsplit("=", 1)[-1])
     return value
 
@@ -241,7 +255,13 @@ def _result_of(value: str) -> str:
 # --- Cleaning -----------------------------------------------------------------------------------------------
 
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("`", "`"), *_QUOTES.items())
-_COMMAND = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname)\s*\{")
+_COMMAND = re.compile(
+    r"\\(?:boxed|fbox|text(?:bf|it|rm|sf|tt|sc|up|md|normal)?|math(?:rm|bf|it|sf|tt|normal)|mbox|operatorname|emph|bm"
+    r"|boldsymbol|underline|(?:text)?color\s*\{[^{}]*\})\s*\{"
+)
+_SWITCH = re.compile(
+    r"\\(?:displaystyle|large|Large|normalsize|small|bf|it|rm|sf|tt|em|bfseries|itshape)(?![A-Za-z])\s*"
+)
 _EXCLAMATION = re.compile(r"(?<=[^\W\d_]{2})[!?]+$")  # but 5! and n! are factorials
 _BOLD = re.compile(r"(?<![\w)*])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w(*])")
 
@@ -267,6 +287,10 @@ def _unwrapped(value: str) -> str:
         around = len(value) > len(left) + len(right) and value.startswith(left) and value.endswith(right)
         if around and inner.strip() and left not in inner and right not in inner:
             return inner
+    if switch := _SWITCH.match(value.removeprefix("{")):  # {\bf x}, or \displaystyle before a fraction
+        braced = value.startswith("{")
+        if not braced or _partners(value).get(0) == len(value) - 1:
+            return value[switch.end() + braced : len(value) - braced]
     command = _COMMAND.match(value)
     if command and _partners(value).get(command.end() - 1) == len(value) - 1:
         return value[command.end() : -1]
@@ -281,9 +305,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 _DASHES = str.maketrans(dict.fromkeys("−‐‑‒–—﹣－", "-"))
+_MINUS = re.compile(r"^[−‐‑‒–﹣－](?=[\d.\\])")
 _GROUPED = r"\d{1,3}(?:(?:,|\{,\}|[\u00a0\u2009\u202f])\d{3})+(?!\d)(?:\.\d+)?"
 _PLAIN = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
-_FRAC = r"\\[dt]?frac\s*(?:\{\s*-?\d+\s*\}\s*\{\s*-?\d+\s*\}|\d\s*\d)"
+_FRAC = r"\\[cdt]?frac\s*(?:\{\s*-?\d+\s*\}\s*\{\s*-?\d+\s*\}|\d\s*\d)"
 _WHOLE_NUMBER = re.compile(
     rf"(?P<sign>[-+])?\s*(?P<currency>[$€£¥₹]|\\\$)?\s*(?P<sign2>[-+])?\s*"
     rf"(?:(?P<whole>\d+)(?:\s*|\s*\+\s*|\s+and\s+)(?P<frac>{_FRAC}|(?<!\d)\d+\s*/\s*\d+)|(?P<only>{_FRAC}|\d+\s*/\s*\d+)"
@@ -443,12 +468,14 @@ _NUMBER_WORD = re.compile(
 )
 _GROUPS = r"(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})"
 _ATOM = (
-    rf"(?:\\[dt]?frac\s*(?:{_GROUPS}\s*{_GROUPS}|\d\s*\d)|\\sqrt\s*(?:\[\d+\])?\s*(?:{_GROUPS}|\d)|\\pi\b|π"
+    rf"(?:\\[cdt]?frac\s*(?:{_GROUPS}\s*{_GROUPS}|\d\s*\d)|\\[dt]?binom\s*{_GROUPS}\s*{_GROUPS}"
+    rf"|\\sqrt\s*(?:\[\d+\])?\s*(?:{_GROUPS}|\d)|\\pi\b|π"
     rf"|\d{{4}}-\d{{2}}-\d{{2}}|\d{{1,2}}:\d{{2}}(?::\d{{2}})?|\d+ \d+/\d+|\d+/\d+|{_GROUPED}|{_PLAIN})"
 )
 _QUANTITY = re.compile(
     rf"(?<![\w.])(?P<sign>(?<![\w)}}])[-+]\s?)?(?:[$€£¥]|\\\$)?"
-    rf"(?P<size>{_ATOM}(?:\^(?:{_GROUPS}|\d+)|{_ATOM})*\s?(?:\\?%|°)?)"
+    rf"(?P<size>{_ATOM}(?:\^(?:{_GROUPS}|\d+)|{_ATOM})*"
+    r"(?:\s?(?:\\times|×)\s?10\^(?:\{\s*-?\d+\s*\}|-?\d+))?\s?(?:\\?%|°)?)"
 )
 
 
@@ -465,13 +492,14 @@ def extract_answer(
     committed = committed_answer(text)
     if committed is None and partial_result(text) is not None:
         return None  # the reply itself says that it is unfinished
-    text = text[-_LAST_CHARS:]
+    text = _before_an_open_box(text[-_LAST_CHARS:])
     if kind == AnswerKind.CHOICE:
         return _choice(text if committed is None else committed, letters, options or {})
     if kind == AnswerKind.TEXT:
         return committed if committed is not None else short_value(text) if _one_sentence(text) else None
     if committed is None:
         return _last_quantity(text)
+    committed = _MINUS.sub("-", committed)
     if kind == AnswerKind.MATH and len(re.findall(r"(?<!\\)\b[A-Za-z]{3,}", committed)) < 2:
         return committed
     return committed if number_and_unit(committed) else (_first_quantity(committed) or _math_only(committed, kind))

@@ -28,6 +28,18 @@ def login_from(variable: str) -> tuple[str, str]:
     return user, password
 
 
+def _path(named: str | Path, what: str, where_from: str) -> Path:
+    try:
+        return Path(named).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # no such user, links in a circle
+        raise ConfigError(f"The {what} {named} cannot be found ({error}). Check {where_from}.") from None
+
+
+def _sqlite_url(path: Path) -> str:
+    # A question mark would begin the URL's query, and %41 be read as A: the file would end up elsewhere.
+    return "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where things are and which models to use.
@@ -73,8 +85,8 @@ class Settings:
 
         Environment: TRINITY_HOME, TRINITY_DB_URL. Raises ConfigError when the home folder cannot be written.
         """
-        where = Path(home or os.environ.get("TRINITY_HOME") or platformdirs.user_data_dir("trinity", False))
-        where = where.expanduser().resolve()
+        named = home or os.environ.get("TRINITY_HOME") or platformdirs.user_data_dir("trinity", False)
+        where = _path(named, "home folder", "--home or TRINITY_HOME")
         try:
             where.mkdir(parents=True, exist_ok=True)
             probe = where / f".write-test-{os.getpid()}"
@@ -85,13 +97,14 @@ class Settings:
                 f"The home folder {where} cannot be written ({error.strerror or error}). Free some space or fix "
                 "its permissions, or name another one with --home or TRINITY_HOME."
             ) from None
-        pool_path = Path(pool).expanduser() if pool else where / "pool.toml"
-        if pool and not pool_path.is_file():
+        pool_path = _path(pool, "pool file", "--pool") if pool else where / "pool.toml"
+        there = os.path.isfile(pool_path)  # False, not an error, where a folder must not be read
+        if pool and not there:
             raise ConfigError(f"There is no pool file at {pool_path}. Check the path given to --pool.")
         return cls(
             home=where,
-            db_url=os.environ.get("TRINITY_DB_URL") or f"sqlite:///{where / 'trinity.db'}",
+            db_url=os.environ.get("TRINITY_DB_URL") or _sqlite_url(where / "trinity.db"),
             backbone=backbone,
-            pool=pool_path if pool_path.is_file() else None,
+            pool=pool_path if there else None,
             device=device,
         )

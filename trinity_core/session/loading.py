@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -116,7 +117,13 @@ def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]
     """
     from trinity_core.coordinator.checkpoint import Checkpoint
 
-    path = deployed_path(settings) or settings.shipped_head
+    deployed = deployed_path(settings)
+    path = deployed or settings.shipped_head
+    if deployed and not deployed.is_file():
+        raise CheckpointError(
+            f"The deployed checkpoint {deployed} is missing. Put it back, or delete {settings.deployed} to use the "
+            "shipped head."
+        )
     if not path.is_file():
         raise CheckpointError(f"There is no head at {path}. Train one: python app.py train --method sft --deploy")
     checkpoint = Checkpoint.load(path)
@@ -125,10 +132,18 @@ def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]
 
 
 def deployed_path(settings: Settings) -> Path | None:
-    """The checkpoint file chosen for this home folder, or None."""
+    """The checkpoint file chosen for this home folder, or None. Raises CheckpointError for an unreadable choice."""
     if not settings.deployed.is_file():
         return None
-    name = settings.deployed.read_text("utf-8").strip()
+    try:
+        name = settings.deployed.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        name = ""
+    if not re.fullmatch(r"\w[\w.-]{0,200}", name):
+        raise CheckpointError(
+            f"{settings.deployed} does not name a checkpoint. Delete it to use the shipped head, or deploy another: "
+            "python app.py train --method sft --deploy"
+        )
     return settings.checkpoints / f"{name}.safetensors"
 
 

@@ -225,7 +225,11 @@ class _Run:
             yield self._note("cleaned", self.cleaned)
         if self.policy.notice:
             yield self._note("untrained", self.policy.notice)
-        session = self.policy.session(request.run_id, self.pool.names, mode=self.params.mode, seed=request.seed)
+        try:
+            session = self.policy.session(request.run_id, self.pool.names, mode=self.params.mode, seed=request.seed)
+        except TrinityError as error:  # a head that does not fit the pool, a mode the policy lacks
+            yield self._end(Status.FAILED, StopReason.FAILED, Failure(type(error).__name__, redact(str(error))))
+            return
         try:
             for turn in range(1, self.params.max_turns + 1):
                 async with aclosing(self._turn(turn, session.decide)) as events:

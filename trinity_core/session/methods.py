@@ -67,6 +67,8 @@ class Methods:
             raise InputError(f"There is no method {request.method!r}. Choose one of: {', '.join(self.names)}.")
         if request.params.max_turns < 1:
             raise InputError(f"A run needs at least one turn, not {request.params.max_turns}.")
+        if not -(2**63) <= request.seed < 2**63:
+            raise InputError("The seed is too large. Use a whole number of at most 18 digits.")
         check_messages(request.messages)
 
     async def answer(self, request: RunRequest, stop: asyncio.Event) -> AsyncIterator[AnyRunEvent]:
