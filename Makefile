@@ -40,7 +40,7 @@ run: setup
 	$(PY) app.py serve $(ARGS)
 
 test: setup-test
-	TRINITY_REQUIRE_POSTGRES=1 $(PY) -m pytest $(ARGS)
+	TRINITY_REQUIRE_POSTGRES=1 TRINITY_REQUIRE_CHROMIUM=1 $(PY) -m pytest $(ARGS)
 
 lint: setup-test
 	$(VENV)/bin/ruff check .

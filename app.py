@@ -327,12 +327,18 @@ async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Pool) -> AnyJobEven
     return last
 
 
+_told: dict[str, int] = {}
+"""Tenths of each kind of progress that were printed last, where stderr is no terminal."""
+
+
 def _progress(message: str, done: int, total: int | None) -> None:
+    """Progress on stderr: one line that renews itself in a terminal, else a line for every tenth."""
     share = f"{done}/{total}" if total else str(done)
     if sys.stderr.isatty():
         end = "\n" if total is not None and done >= total else ""
         print(f"\r\x1b[K{message} {share}", end=end, file=sys.stderr, flush=True)
-    elif total is not None and (done >= total or done % max(1, total // 10) == 0):
+    elif total and _told.get(message) != 10 * done // total:
+        _told[message] = 10 * done // total
         print(f"{message} {share}", file=sys.stderr, flush=True)
 
 

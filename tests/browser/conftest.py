@@ -110,6 +110,7 @@ def url(home: Path) -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
+        assert not os.environ.get("TRINITY_REQUIRE_CHROMIUM"), "Chromium is not installed"
         pytest.skip("Chromium is not installed")
     expect.set_options(timeout=15_000)
     with sync_api.sync_playwright() as playwright:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from storage.records import RunQuery
 from storage.store import Store
-from tests.browser.conftest import KEY, Visit, ask, card, ended, no_sideways_scroll, served
+from tests.browser.conftest import KEY, Visit, ask, card, ended, no_sideways_scroll
 from tests.browser.server import HOSTILE
-from tests.conftest import MODEL_CACHE
 from trinity_core.types import Status
 
 
@@ -390,23 +387,3 @@ def test_files_of_the_home_folder_and_foreign_hosts_are_refused(url: str, home: 
     assert _status(url, "/gradio_api/file=/etc/passwd") == 403
     assert _status(url, "/", host="evil.example") == 400
     assert _status(url, "/gradio_api/runs") in (403, 404)
-
-
-@pytest.mark.model
-def test_the_program_itself_serves_a_page_that_answers(visit: Visit, tmp_path: Path) -> None:
-    home = tmp_path / "real"
-    home.mkdir()
-    MODEL_CACHE.mkdir(parents=True, exist_ok=True)
-    (home / "models").symlink_to(MODEL_CACHE, target_is_directory=True)
-    with served(["app.py", "serve"], home, tmp_path / "real.log") as address:
-        page: Any = visit(base=address)
-        page.get_by_role("radio", name="Only symbolic").check()
-        ask(page, "What is 17 * 23 + 4?")
-        ended(page, "turns_exhausted")
-        expect(page.locator('[data-testid="answer-final"]')).to_contain_text("395")
-        page.get_by_role("radio", name="Coordinator").check()
-        ask(page, "And what is 12 * 12?")
-        expect(page.locator('#run-lane [data-testid="run-end"]')).to_be_visible(timeout=120_000)
-        loaded = re.compile("^(ready|untrained)$")
-        expect(page.locator("#run-coordinator [data-state]")).to_have_attribute("data-state", loaded)
-        page.close()
