@@ -79,7 +79,7 @@ LOOKAHEAD = 1
 TURN_COST = 0.02
 """What a turn costs when a penalty is chosen on validation tasks; shown, never part of a reported accuracy."""
 MAX_TURNS = 5
-PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3)
+PENALTIES = (1e-6, 1e-5, 3e-5, 1e-4)
 """Candidates for the L2 penalty, per example, in units of the standardised features divided by sqrt(d)."""
 
 
