@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import random
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -175,7 +174,7 @@ def served(home: Path) -> Iterator[tuple[str, float, dict[str, float]]]:
                 time.sleep(0.05)
         yield url, began, said
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(timeout=30)
 
 
