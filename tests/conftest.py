@@ -26,3 +26,8 @@ def home(tmp_path: Path) -> Path:
     MODEL_CACHE.mkdir(parents=True, exist_ok=True)
     (home / "models").symlink_to(MODEL_CACHE, target_is_directory=True)
     return home
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests come last: while Playwright's session lasts, its event loop runs and no other can start."""
+    items.sort(key=lambda item: "browser" in item.path.parts)
