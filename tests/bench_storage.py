@@ -30,7 +30,7 @@ from trinity_core.types import (
 )
 
 TRACES = 10_000
-EXCHANGED = 2_000
+EXCHANGED = 10_000
 _WORDS = ("river", "stone", "window", "number", "letter", "planet", "answer", "garden", "engine", "yellow")
 
 
