@@ -59,3 +59,9 @@ def test_read_only_home_names_the_fix(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigError, match="--home"):
         Settings.load(home=tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, where nobody may write, not even root")
+def test_a_home_where_nobody_can_write_names_the_fix() -> None:
+    with pytest.raises(ConfigError, match="--home or TRINITY_HOME"):
+        Settings.load(home="/proc/self/trinity")
