@@ -68,7 +68,7 @@ def quality() -> Iterator[str]:
     from trinity_core.session.loading import learned_policy
     from trinity_core.tasks.builtin import builtin_tasks
     from trinity_core.training.baselines import compare
-    from trinity_core.training.rollout import Recall, play_all, score
+    from trinity_core.training.rollout import Recall, score
 
     yield "## Held-out built-in tasks (argmax; accuracy, 95 % Wilson interval)"
     with fresh_home() as home:
@@ -80,11 +80,12 @@ def quality() -> Iterator[str]:
         recall = Recall(pool, store)
 
         async def measured() -> list[str]:
-            rows = await compare(policy, held, recall)
+            played = await compare(policy, held, recall)
+            rows = [score(name, outcomes) for name, outcomes in played.items()]
             lines = [str(row) for row in rows]
             for family in dict.fromkeys(task.family for task in held):
-                played = await play_all([task for task in held if task.family == family], recall, policy)
-                lines.append(str(score(f"  coordinator: {family}", played)))
+                own = [outcome for outcome in played["coordinator"] if outcome.task.family == family]
+                lines.append(str(score(f"  coordinator: {family}", own)))
             singles = [row for row in rows if row.name.startswith("single")]
             best, oracle = max(row.accuracy for row in singles), rows[-1].accuracy
             lines.append(f"coordinator - best single agent: {100 * (rows[0].accuracy - best):+.1f} points (aim: 20)")

@@ -40,6 +40,7 @@ from trinity_core.session.loop import Members, Situation
 from trinity_core.tasks.graders import grade
 from trinity_core.tasks.task import Task
 from trinity_core.training.rollout import (
+    Played,
     Recall,
     Score,
     best_per_question,
@@ -416,11 +417,13 @@ def _validation(clock: _Clock, scored: Score, number: int) -> Validation:
     )
 
 
-async def compare(policy: Policy, tasks: Sequence[Task], pool: Members, *, seed: int = 1) -> list[Score]:
-    """The coordinator beside each single agent, random choices, and the best single agent per question."""
-    rows = [score("coordinator", await play_all(tasks, pool, policy, seed=seed))]
-    singles = [(name, await play_single(tasks, pool, name)) for name in pool.names]
-    rows += [score(f"single {name}", played) for name, played in singles]
-    rows.append(score("random policy", await play_all(tasks, pool, RandomPolicy(), seed=seed)))
-    rows.append(score("best agent per question", best_per_question([played for _, played in singles])))
-    return rows
+async def compare(
+    policy: Policy, tasks: Sequence[Task], pool: Members, *, seed: int = 1
+) -> dict[str, tuple[Played, ...]]:
+    """Outcomes of the coordinator, each single agent, random choices, and the best single agent of each task."""
+    played = {"coordinator": await play_all(tasks, pool, policy, seed=seed)}
+    singles = {f"single {name}": await play_single(tasks, pool, name) for name in pool.names}
+    played |= singles
+    played["random policy"] = await play_all(tasks, pool, RandomPolicy(), seed=seed)
+    played["best agent per question"] = best_per_question(singles.values())
+    return played

@@ -81,34 +81,30 @@ class _Recalled:
         async with self._locks.setdefault(key, asyncio.Lock()):
             reply = self._replies.get_reply(key, self._sample)
             if reply is None:
-                reply = await self._call(request)
+                reply = await whole_reply(self._agent, request)
                 self._replies.put_reply(key, self._sample, request.sent(), reply)
         if reply.text:
             yield Piece(reply.text)
         yield reply
 
-    async def _call(self, request: Request) -> Reply:
-        async with aclosing(self._agent.stream(request)) as parts:  # type: ignore[type-var]
-            async for part in parts:
-                if isinstance(part, Reply):
-                    return part
-        raise AgentError(f"{self.spec.name} ended without a reply.", kind="truncated", retryable=True)
-
     async def aclose(self) -> None:
         await self._agent.aclose()
+
+
+async def whole_reply(agent: Agent, request: Request) -> Reply:
+    """The reply that `agent` ends its stream with. Raises AgentError when the call fails or ends without one."""
+    async with aclosing(agent.stream(request)) as parts:  # type: ignore[type-var]
+        async for part in parts:
+            if isinstance(part, Reply):
+                return part
+    raise AgentError(f"{agent.spec.name} ended without a reply.", kind="truncated", retryable=True)
 
 
 async def move(pool: Members, situation: Situation, name: str, role: Role) -> TurnFinished:
     """What agent `name` in `role` does in `situation`, as the loop would record it. Raises AgentError."""
     brief = situation.brief(role)
     agent = pool.agent(name)
-    reply: Reply | None = None
-    async with aclosing(agent.stream(Request(agent.spec, render(brief), brief))) as parts:  # type: ignore[type-var]
-        async for part in parts:
-            if isinstance(part, Reply):
-                reply = part
-    if reply is None:
-        raise AgentError(f"{name} ended without a reply.", kind="truncated", retryable=True)
+    reply = await whole_reply(agent, Request(agent.spec, render(brief), brief))
     head = {"run_id": "", "seq": 0, "at": 0.0, "turn": len(situation.turns) + 1, "attempt": 1}
     return finish_turn(head, name, role, reply)
 

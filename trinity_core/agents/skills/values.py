@@ -15,9 +15,6 @@ from trinity_core.agents.skills.formula import Formula, parse
 from trinity_core.agents.skills.tokens import Unreadable
 from trinity_core.agents.specialists import Solution
 
-MAX_VALUE_CHARS = 4000
-"""Longest value written, in characters."""
-
 
 def number(text: str) -> Expr:
     expr = parse(text).expr
