@@ -17,12 +17,12 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from trinity_core.config import MAX_QUESTION_CHARS, Settings, login_from
+from trinity_core.config import MAX_QUESTION_CHARS, Settings, api_key_from, login_from
 from trinity_core.errors import ConfigError, InputError, TrinityError
 
 if TYPE_CHECKING:
     from storage.store import Store
-    from trinity_core.agents.pool import Pool
+    from trinity_core.agents.pool import Roster
     from trinity_core.types import AnyJobEvent
 
 DONE, FAILED, BAD_USE, CANCELLED = 0, 1, 2, 130
@@ -68,6 +68,9 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=_whole(0, 65_535), default=7860, help="port to listen on (default: 7860)")
     serve.add_argument("--auth-env", metavar="NAME", help="environment variable with user:password, for other hosts")
+    serve.add_argument(
+        "--api-key-env", metavar="NAME", help="environment variable with the key that /v1 asks for, for other hosts"
+    )
 
     ask = command("ask", "answer one question on the command line")
     ask.add_argument("question", help="the question, or - to read it from standard input")
@@ -172,15 +175,24 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _open(options: argparse.Namespace) -> tuple[Settings, Store, Pool]:
+def _open(options: argparse.Namespace) -> tuple[Settings, Store, Roster]:
     from storage.store import Store
-    from trinity_core.agents.pool import load_pool
+    from trinity_core.agents.base import Wiring
+    from trinity_core.agents.keys import Keys
+    from trinity_core.agents.meter import Meter
+    from trinity_core.agents.pool import Roster, load_pool
+    from trinity_core.wire import new_id
 
     settings = _settings(options)
-    pool = load_pool(settings)
+    file = load_pool(settings)
     store = Store.open(settings.db_url)
     store.recover()
-    return settings, store, pool
+    return settings, store, Roster(file, Wiring(Keys(), Meter(store, file.day), server_id=new_id()))
+
+
+def _close(store: Store, pool: Roster) -> None:
+    pool.wiring.meter.close()  # what was spent goes into the store first
+    store.close()
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -190,13 +202,17 @@ def serve(options: argparse.Namespace) -> int:
     from ui.build import Services, launch
 
     login = login_from(options.auth_env) if options.auth_env else None
+    api_key = api_key_from(options.api_key_env) if options.api_key_env else None
     settings, store, pool = _open(options)
-    coordinator = Coordinator(settings, pool.names, lambda status: print(status.message, file=sys.stderr, flush=True))
+    coordinator = Coordinator(
+        settings, lambda: pool.names, lambda status: print(status.message, file=sys.stderr, flush=True)
+    )
     services = Services(
-        methods=Methods(pool, coordinator.policy),
+        methods=Methods(pool, coordinator.policy, store),
         store=store,
-        pool=pool.specs,
+        roster=pool,
         coordinator_status=lambda: coordinator.status,
+        refit=coordinator.refit,
         settings=settings,
     )
 
@@ -205,10 +221,18 @@ def serve(options: argparse.Namespace) -> int:
         coordinator.start()
 
     try:
-        launch(services, host=options.host, port=options.port, auth=login, on_served=served)
+        launch(
+            services,
+            options.host,
+            options.port,
+            auth=login,
+            api_key=api_key,
+            server_id=pool.wiring.server_id,
+            on_served=served,
+        )
     finally:
         asyncio.run(pool.aclose())
-        store.close()
+        _close(store, pool)
     return DONE
 
 
@@ -228,16 +252,16 @@ def ask(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     settings, store, pool = _open(options)
-    coordinator = Coordinator(settings, pool.names)
-    methods = Methods(pool, coordinator.policy)
+    coordinator = Coordinator(settings, lambda: pool.names)
+    methods = Methods(pool, coordinator.policy, store)
     try:
         methods.check(request)
         return asyncio.run(_ask(methods, request, store, pool, as_json=options.json))
     finally:
-        store.close()
+        _close(store, pool)
 
 
-async def _ask(methods: Any, request: Any, store: Store, pool: Pool, *, as_json: bool) -> int:
+async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_json: bool) -> int:
     from trinity_core.types import AnyRunEvent, Delta, Note, RunFinished, Status, TurnFinished, TurnStarted
     from trinity_core.wire import line
 
@@ -294,7 +318,7 @@ def train(options: argparse.Namespace) -> int:
         job = train_sft(settings, pool, store, backbone, builtin_tasks(), seed=options.seed)
         last = asyncio.run(_follow_job(store.record_job(job), pool))
     finally:
-        store.close()
+        _close(store, pool)
     if not isinstance(last, JobFinished):
         return FAILED
     path = Path(last.result["path"])
@@ -306,7 +330,7 @@ def train(options: argparse.Namespace) -> int:
     return DONE
 
 
-async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Pool) -> AnyJobEvent | None:
+async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Roster) -> AnyJobEvent | None:
     """Show a job's progress on stderr and return its last event."""
     from trinity_core.types import CheckpointSaved, JobNote, Progress, Validation
 

@@ -47,6 +47,7 @@
       markPicked();
     }
     if (hold.closest("#trace-detail")) follow(hold);
+    if (hold.closest("#pool-form-title")) toForm(hold);
     hold.querySelectorAll("time[datetime]").forEach(localise);
     const clock = hold.querySelector(".tr-clock");
     if (clock) clock.since = performance.now();
@@ -63,6 +64,15 @@
       if (id && window.innerWidth <= 1100) hold.scrollIntoView({ block: "start" });
       if (!id && !hold.firstChild) row?.focus();
     });
+  }
+
+  /* The form stands below the table on a narrow page; choosing a member to edit moves the view there. */
+  function toForm(hold) {
+    const name = hold.querySelector("[data-form]")?.dataset.form ?? "";
+    const before = hold.shows;
+    hold.shows = name;
+    if (name && before !== undefined && before !== name && window.innerWidth <= 1100)
+      requestAnimationFrame(() => hold.scrollIntoView({ block: "start" }));
   }
 
   function localise(node) {
@@ -261,7 +271,7 @@
   /* --- Keyboard ------------------------------------------------------------------------------------------ */
   const KEYS = [
     ["Ctrl + Enter", "Run the question"],
-    ["Esc", "Stop the run, or close the trace"],
+    ["Esc", "Stop the run or the test, or close the trace"],
     ["J / K", "Next / previous turn or trace"],
     ["/", "Search the traces"],
     ["← →", "Move between tabs"],
@@ -299,6 +309,7 @@
     }
     if (event.key === "Escape" && !$("tr-help")?.open) {
       press("run-stop");
+      press("pool-test-stop");
       const close = document.querySelector("#trace-detail .tr-close");
       if (close?.offsetParent && !typing(target)) close.click();
       return;

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 from storage.records import Label, RunQuery, StoredNote, StoredRun, StoredTurn
-from storage.rows import json_value, typed
+from storage.rows import cut_off, json_value, totals_of, typed
 from storage.store import Store
 from trinity_core import wire
 from trinity_core.errors import InputError
@@ -110,14 +110,16 @@ def _settled(run: StoredRun) -> StoredRun:
     def settle(turn: StoredTurn) -> StoredTurn:
         if turn.finish is not None:
             return turn
-        return replace(turn, finish=Finish.INCOMPLETE, text=turn.text or turn.raw, error=error)
+        return replace(cut_off(turn), finish=Finish.INCOMPLETE, text=turn.text or turn.raw, error=error)
 
+    turns = tuple(settle(turn) for turn in run.turns)
     return replace(
         run,
         status=Status.INTERRUPTED,
         stop_reason=StopReason.FAILED,
         error=error,
-        turns=tuple(settle(turn) for turn in run.turns),
+        turns=turns,
+        totals=run.totals if turns == run.turns else totals_of(turns),
     )
 
 
@@ -285,7 +287,9 @@ def _checked(known: dict[str, Any]) -> StoredRun:
         raise InputError(str(error).removeprefix("StoredRun: ")) from None
     whole = {"answer_turn": run.answer_turn, "fork_turn": run.fork_turn}
     for i, turn in enumerate(run.turns):
-        whole |= {f"turns.{i}.turn": turn.turn, f"turns.{i}.attempt": turn.attempt}
+        whole |= {f"turns.{i}.{name}": getattr(turn, name) for name in ("turn", "attempt", "calls", "unpriced")}
+    if run.totals is not None:
+        whole["totals.unpriced"] = run.totals.unpriced
     for where, number in whole.items():
         if number is not None and not 0 <= number <= _SMALL:
             raise InputError(f"{where}: should be between 0 and {_SMALL}")

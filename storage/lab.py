@@ -236,9 +236,9 @@ class Lab:
     # --- Replies (trinity_core.agents.replies.ReplyStore) ------------------------------------------------------
 
     def get_reply(self, key: str, sample: int) -> Reply | None:
-        """The reply stored under (key, sample), or None."""
+        """The reply stored under (key, sample), as it was received (so not `reused`), or None."""
         where = agent_replies.c.key == text(key), agent_replies.c.sample == sample
-        names = [field.name for field in fields(Reply)]
+        names = [field.name for field in fields(Reply) if field.name != "reused"]
         with self._database.read() as connection:
             row = connection.execute(select(*(agent_replies.c[name] for name in names)).where(*where)).first()
         return None if row is None else typed(Reply, dict(row._mapping))
@@ -260,6 +260,9 @@ class Lab:
             "reasoning": text(reply.reasoning),
             "usage": None if reply.usage == Usage() else json_value(reply.usage),
             "cost": finite(reply.cost),
+            "calls": reply.calls,
+            "unpriced": reply.unpriced,
+            "warnings": json_value([wire.redact(warning) for warning in reply.warnings]) or None,
             "first_token_s": finite(reply.first_token_s),
             "seconds": finite(reply.seconds) or 0.0,
             "request_id": optional_text(reply.request_id),

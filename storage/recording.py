@@ -29,6 +29,7 @@ from storage import lease
 from storage.database import Database
 from storage.records import StoredNote, StoredRun, StoredTurn
 from storage.rows import (
+    cut_off,
     failure_value,
     json_value,
     optional_text,
@@ -245,6 +246,9 @@ class _Recording:
             first_token_s=event.first_token_s,
             cost=event.cost,
             request_id=event.request_id,
+            calls=event.calls,
+            unpriced=event.unpriced,
+            reused=event.reused,
             text=event.text,
             raw=event.raw,
             reasoning=event.reasoning,
@@ -284,7 +288,7 @@ class _Recording:
     async def _abandon(self, run: StoredRun, end: _End) -> None:
         self._finished = True
         now = time.time()
-        partials = [live.turn for live in self._live.values()]
+        partials = [cut_off(live.turn) for live in self._live.values()]
         totals = totals_of([*self._done, *partials])
         values = {
             "status": end.status.value,
@@ -386,6 +390,7 @@ def unfinished_values(turn: StoredTurn, error: Failure, at: float) -> dict[str, 
         "finish": Finish.INCOMPLETE.value,
         "finished_at": at,
         "seconds": max(0.0, at - turn.started_at) if turn.started_at is not None else None,
+        "unpriced": cut_off(turn).unpriced,
         "error": failure_value(error),
     }
 
@@ -421,7 +426,8 @@ def _interrupt(connection: Connection, run_id: str, at: float, created_at: float
         if turn.finish is None:
             values = unfinished_values(turn, error, max(at, turn.started_at or at))
             connection.execute(update(turns).where(turns.c.id == turn.id), values)
-    totals: Totals = replace(totals_of(stored), seconds=max(0.0, at - created_at))
+    ended = [cut_off(turn) if turn.finish is None else turn for turn in stored]
+    totals: Totals = replace(totals_of(ended), seconds=max(0.0, at - created_at))
     connection.execute(
         update(runs).where(runs.c.id == run_id),
         {

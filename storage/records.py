@@ -72,7 +72,8 @@ class Label:
 class StoredTurn:
     """One call as `turn_started` and `turn_finished` told it. `finish` is None while the call goes on.
 
-    `hidden` is h as little-endian float16. Failed attempts have `error`.
+    `hidden` is h as little-endian float16. Failed attempts have `error`. `calls` counts the attempts to get this
+    reply, `unpriced` those among them whose cost is not in `cost`; with `reused` nobody was called.
     """
 
     id: str
@@ -97,6 +98,9 @@ class StoredTurn:
     usage: Usage = field(default_factory=Usage)
     error: Failure | None = None
     hidden: bytes | None = None
+    calls: int = 1
+    unpriced: int = 0
+    reused: bool = False
 
     @property
     def counts(self) -> bool:
@@ -147,7 +151,8 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One row of the list. `question` is cut to 80 characters; `roles` reads "T·W·V"."""
+    """One row of the list. `question` is cut to 80 characters; `roles` reads "T·W·V". `cost` is what is known, beside
+    `unpriced` calls whose cost is not."""
 
     id: str
     created_at: float
@@ -166,6 +171,7 @@ class RunSummary:
     seconds: float | None
     tokens: int | None
     cost: float | None
+    unpriced: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     """Newest value of each kind of label on the run itself, cut to 80 characters."""
 

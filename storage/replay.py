@@ -106,6 +106,9 @@ def _turn(run: StoredRun, turn: StoredTurn, notes: list[StoredNote]) -> Iterator
         first_token_s=turn.first_token_s,
         seconds=turn.seconds or 0.0,
         request_id=turn.request_id,
+        calls=turn.calls,
+        unpriced=turn.unpriced,
+        reused=turn.reused,
         error=turn.error,
     )
 

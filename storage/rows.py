@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import Row
 
 from storage.records import Label, StoredRun, StoredTurn
 from trinity_core import wire
+from trinity_core.agents.prices import REMOTE
 from trinity_core.types import AgentSpec, Failure, Role, Totals, Usage
 
 T = TypeVar("T")
@@ -86,8 +88,9 @@ def typed(kind: type[T], value: Any) -> T:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        # Options and requests are free JSON: a null there is somebody's value.
-        return {k: v if k in ("options", "request") else _without_nulls(v) for k, v in value.items() if v is not None}
+        # These are free JSON: a null there is somebody's value.
+        free = ("options", "service", "request")
+        return {k: v if k in free else _without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
         return [_without_nulls(v) for v in value if v is not None]
     return value
@@ -108,32 +111,40 @@ def summary_values(turns: Iterable[StoredTurn]) -> dict[str, Any]:
     }
 
 
+def cut_off(turn: StoredTurn) -> StoredTurn:
+    """A call that nobody will ever hear the end of; of a remote member's, nobody knows what it cost."""
+    return replace(turn, unpriced=int(turn.request.get("kind") in REMOTE))
+
+
 def totals_of(turns: Sequence[StoredTurn]) -> Totals:
     """Sums over stored turns, for runs that never said them."""
     usage, cost = Usage(), None
-    for turn in turns:
+    made = [turn for turn in turns if not turn.reused]
+    for turn in made:
         usage += turn.usage
         if turn.cost is not None:
             cost = turn.cost + (cost or 0.0)
     return Totals(
         turns=len({t.turn for t in turns if t.counts}),
-        calls=len(turns),
+        calls=sum(t.calls for t in made),
         usage=usage,
         cost=cost,
-        seconds=sum(finite(t.seconds) or 0.0 for t in turns),
-        encode_ms=sum(finite(t.decision.encode_ms) or 0.0 for t in turns if t.decision),
+        unpriced=sum(t.unpriced for t in made),
+        seconds=sum((finite(t.seconds) or 0.0 for t in turns), 0.0),
+        encode_ms=sum((finite(t.decision.encode_ms) or 0.0 for t in turns if t.decision), 0.0),
     )
 
 
 def totals_values(totals: Totals | None) -> dict[str, Any]:
     if totals is None:
-        return {"totals": None, "seconds": None, "tokens": None, "cost": None}
+        return {"totals": None, "seconds": None, "tokens": None, "cost": None, "unpriced": 0}
     known = [n for n in (totals.usage.input, totals.usage.output) if n is not None]
     return {
         "totals": json_value(totals),
         "seconds": finite(totals.seconds),
         "tokens": sum(known) if known else None,
         "cost": finite(totals.cost),
+        "unpriced": totals.unpriced,
     }
 
 
@@ -184,6 +195,9 @@ def turn_values(run_id: str, turn: StoredTurn) -> dict[str, Any]:
         "seconds": finite(turn.seconds),
         "first_token_s": finite(turn.first_token_s),
         "cost": finite(turn.cost),
+        "calls": turn.calls,
+        "unpriced": turn.unpriced,
+        "reused": turn.reused,
         "request_id": optional_text(turn.request_id),
         "text": text(turn.text),
         "raw": text(turn.raw),

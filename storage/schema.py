@@ -8,6 +8,8 @@ Conventions:
 - JSON is the text type on both engines, never jsonb: key order (agents in head order) and float digits survive.
 - Rows that belong to a run go with it (ON DELETE CASCADE). A run's parent and checkpoint are names, not keys:
   an imported run may refer to rows that this database does not have.
+- What was spent is spent: `spending` belongs to no run, so that deleting runs does not make a day cheaper.
+- A column added by a later migration that may not be NULL has a default in the database, for the rows before it.
 
 Not here: the search index. SQLite has two external-content FTS5 tables kept in step by triggers, PostgreSQL has
 pg_trgm indexes; both live in the migrations alone (`in_models` keeps them out of comparisons).
@@ -20,6 +22,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -31,6 +34,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.sql.type_api import TypeEngine
 
@@ -76,6 +80,7 @@ runs = Table(
     Column("seconds", Double),
     Column("tokens", BigInteger),  # input + output
     Column("cost", Double),
+    Column("unpriced", Integer, nullable=False, server_default="0"),  # calls whose cost is not in `cost`
     Column("created_at", Double, nullable=False),
     Column("finished_at", Double),
     Column("deleted_at", Double),
@@ -122,6 +127,9 @@ turns = Table(
     Column("seconds", Double),
     Column("first_token_s", Double),
     Column("cost", Double),
+    Column("calls", Integer, nullable=False, server_default="1"),
+    Column("unpriced", Integer, nullable=False, server_default="0"),
+    Column("reused", Boolean, nullable=False, server_default=false()),
     Column("request_id", Text),
     Column("text", Text, nullable=False),
     Column("raw", Text, nullable=False),
@@ -253,12 +261,29 @@ agent_replies = Table(
     Column("reasoning", Text, nullable=False),
     Column("usage", _json()),
     Column("cost", Double),
+    Column("calls", Integer, nullable=False, server_default="1"),
+    Column("unpriced", Integer, nullable=False, server_default="0"),
+    Column("warnings", _json()),
     Column("first_token_s", Double),
     Column("seconds", Double, nullable=False),
     Column("request_id", Text),
     Column("created_at", Double, nullable=False),
     CheckConstraint("text <> ''", name="text_not_empty"),
 )
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("n", _key(), primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("run_id", Text),  # a name, not a key
+    Column("input", BigInteger),
+    Column("output", BigInteger),
+    Column("cost", Double),  # NULL: not known
+    Column("failed", Boolean, nullable=False),
+)
+Index("ix_spending_at", spending.c.at)
 
 
 def in_models(obj: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:

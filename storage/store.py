@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
-from storage import joblog, lab, listing, recording, replay
+from storage import joblog, lab, listing, recording, replay, spending
 from storage.database import Database
 from storage.lab import Lab
 from storage.records import (
@@ -40,8 +40,9 @@ from storage.records import (
 from storage.rows import label_of, label_values, run_of, run_values, text, turn_values
 from storage.schema import labels, runs, turns
 from trinity_core import wire
+from trinity_core.agents.meter import Spent
 from trinity_core.errors import InputError
-from trinity_core.types import AnyJobEvent, AnyRunEvent, Status
+from trinity_core.types import AnyJobEvent, AnyRunEvent, Status, Usage
 
 __all__ = [
     "Label",
@@ -112,6 +113,18 @@ class Store(Lab):
         """
         lab.recover(self._database)
         return recording.recover(self._database)
+
+    # --- Spending (trinity_core.agents.meter.Ledger) ----------------------------------------------------------
+
+    def spent(self, since: float) -> Spent:
+        """All calls to remote members at `since` (epoch seconds) or later, those of deleted runs too."""
+        return spending.spent(self._database, since)
+
+    def add_spending(
+        self, *, at: float, agent: str, run_id: str | None, usage: Usage, cost: float | None, failed: bool
+    ) -> None:
+        """Commit one call to a remote member, or one attempt of it. `cost` in dollars, None when it is not known."""
+        spending.add(self._database, at=at, agent=agent, run_id=run_id, usage=usage, cost=cost, failed=failed)
 
     # --- Reading runs ---------------------------------------------------------------------------------------
 

@@ -62,18 +62,19 @@ def fresh_home() -> Iterator[Path]:
 def quality() -> Iterator[str]:
     """Held-out built-in tasks, argmax: coordinator, single agents, random policy, best agent per question."""
     from storage.store import Store
-    from trinity_core.agents.pool import load_pool
+    from trinity_core.agents.pool import Roster, load_pool
+    from trinity_core.agents.recall import Recall
     from trinity_core.config import Settings
     from trinity_core.coordinator.backbone import Backbone
     from trinity_core.session.loading import learned_policy
     from trinity_core.tasks.builtin import builtin_tasks
     from trinity_core.training.baselines import compare
-    from trinity_core.training.rollout import Recall, score
+    from trinity_core.training.rollout import score
 
     yield "## Held-out built-in tasks (argmax; accuracy, 95 % Wilson interval)"
     with fresh_home() as home:
         settings = Settings.load(home=home)
-        store, pool = Store.open(settings.db_url), load_pool(settings)
+        store, pool = Store.open(settings.db_url), Roster(load_pool(settings))
         backbone = Backbone.load(settings)
         policy = learned_policy(backbone, settings, pool.names)
         held = [task for task in builtin_tasks() if task.split == "test"]

@@ -56,7 +56,7 @@ def sample_run(n: int) -> StoredRun:
         answer_turn=len(roles) - 1,
         pool=(AgentSpec("alpha", "symbolic"), AgentSpec("beta", "gguf", options={"top": None})),
         seed=n,
-        totals=Totals(len(roles), len(roles), Usage(100, 50), 0.01, rng.random() * 10),
+        totals=Totals(len(roles), len(roles), Usage(100, 50), 0.01, seconds=rng.random() * 10),
         created_at=at,
         finished_at=at + 5,
         turns=turns,

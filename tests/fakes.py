@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from trinity_core.agents.base import Agent
@@ -14,6 +15,7 @@ from trinity_core.types import (
     AnyRunEvent,
     Decision,
     Finish,
+    Limits,
     LoopState,
     Message,
     Mode,
@@ -64,6 +66,8 @@ class ScriptedAgent:
 class FakePool:
     """Agents by name, in order."""
 
+    limits = Limits()
+
     def __init__(self, *agents: ScriptedAgent) -> None:
         self._agents = {agent.spec.name: agent for agent in agents}
 
@@ -77,6 +81,13 @@ class FakePool:
 
     def agent(self, name: str) -> Agent:
         return self._agents[name]
+
+    def resting(self) -> dict[str, str]:
+        return {}
+
+    @contextmanager
+    def lease(self) -> Iterator[FakePool]:
+        yield self
 
 
 @dataclass

@@ -350,6 +350,39 @@ def test_a_pool_that_names_an_agent_twice_is_refused() -> None:
         trained().for_pool(("a", "a"))
 
 
+@pytest.mark.parametrize("make", [trained, standardised, with_svf])
+def test_new_members_get_the_mean_row_and_nobody_else_notices(tmp_path: Path, make: Any) -> None:
+    before = make()
+    after = Checkpoint.load(before.extended(("x", "b", "y")).save(tmp_path))
+    assert after.meta.agents == ("a", "b", "c", "x", "y")
+    assert after.meta.training["untrained"] == ["x", "y"]
+    assert after.meta.training["extended_from"] == before.id
+    assert after.meta.training["curve"] == [0.1, 0.2]
+    old, new = before.logits(H), after.logits(H)
+    assert new[3] == new[4] == pytest.approx(old[:3].mean(), rel=1e-12)
+    kept = [0, 1, 2, 5, 6, 7]
+    assert np.array_equal(new[kept], old)
+    assert np.array_equal(after.svf_scales, before.svf_scales)
+    assert np.array_equal(after.for_pool(("y", "a")).logits(H), new[[4, 0, 5, 6, 7]])
+
+
+def test_an_untrained_row_does_not_enter_the_mean_of_the_next() -> None:
+    once = trained().extended(("x",))
+    skewed = Checkpoint(
+        once.meta, np.concatenate([once.theta[: 3 * D], once.theta[3 * D : 4 * D] * 9, once.theta[4 * D :]])
+    )
+    twice = skewed.extended(("x", "y", "y"))
+    assert twice.meta.agents == ("a", "b", "c", "x", "y")
+    assert twice.meta.training["untrained"] == ["x", "y"]
+    assert twice.logits(H)[4] == pytest.approx(trained().logits(H)[:3].mean(), rel=1e-12)
+    assert twice.extended(("a", "x")) is twice
+
+
+def test_without_a_trained_row_there_is_nothing_to_extend() -> None:
+    with pytest.raises(CheckpointError, match="no trained row"):
+        trained(training={"untrained": list(AGENTS)}).extended(("x",))
+
+
 def test_only_the_backbone_it_was_trained_on_will_do() -> None:
     def backbone(**changes: Any) -> Any:
         return SimpleNamespace(**({"id": "m", "revision": "r1", "hidden_size": D} | changes))

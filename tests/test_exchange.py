@@ -21,7 +21,7 @@ from tests.bench_storage import sample_run
 from tests.pg import db_url, postgres_server, postgres_url
 from tests.test_store import keep, started, turn_events, whole
 from trinity_core.errors import InputError
-from trinity_core.types import Failure, Finish, Message, Role, Status, Usage
+from trinity_core.types import AgentSpec, Failure, Finish, Message, Role, Status, Totals, Usage
 
 __all__ = ["db_url", "postgres_server", "postgres_url"]
 
@@ -121,6 +121,63 @@ def test_a_run_that_goes_on_is_exported_as_interrupted(store: Store, other: Stor
     assert run is not None
     assert (run.status, run.turns[0].text, run.turns[0].finish) == (Status.INTERRUPTED, "so far", Finish.INCOMPLETE)
     assert exported(other) == data
+
+
+def test_calls_and_unknown_costs_go_out_and_in(store: Store, other: Store) -> None:
+    turns = (
+        StoredTurn("t1", 1, agent="a", text="x", finish=Finish.STOP, cost=0.5, calls=3, unpriced=2),
+        StoredTurn("t2", 2, agent="b", text="y", finish=Finish.STOP, calls=0, reused=True),
+    )
+    spec = AgentSpec("a", "openai", "m", base_url="http://127.0.0.1/v1", key_env="A_KEY", service={"retries": 0})
+    run = StoredRun("r1", turns=turns, created_at=1.0, totals=Totals(2, 3, cost=0.5, unpriced=2), pool=(spec,))
+    store.add_runs([run])
+    data = exported(store)
+    imported(other, data)
+    assert exported(other) == data
+    assert other.run("r1") == run
+    assert [(row.cost, row.unpriced) for row in other.list_runs(ALL).rows] == [(0.5, 2)]
+
+
+def test_an_older_export_has_no_such_fields(store: Store) -> None:
+    value = json.loads(run_line(replace(sample_run(3), id="old")))
+    for part in (value["totals"], *value["turns"]):
+        for name in ("calls", "unpriced", "reused"):
+            part.pop(name, None)
+    for name in ("base_url", "key_env", "service"):
+        for spec in value["pool"]:
+            spec.pop(name, None)
+    value["params"].pop("reuse")
+    assert imported(store, value).errors == ()
+    run = only(store)
+    assert {(t.calls, t.unpriced, t.reused) for t in run.turns} == {(1, 0, False)}
+    assert run.totals is not None
+    assert run.totals.unpriced == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ({"id": "x", "turns": [{"calls": -1}]}, "turns.0.calls"),
+        ({"id": "x", "turns": [{"unpriced": 2**40}]}, "turns.0.unpriced"),
+        ({"id": "x", "turns": [{"reused": "perhaps"}]}, "turns.0.reused"),
+        ({"id": "x", "totals": {"unpriced": -1}}, "totals.unpriced"),
+        ({"id": "x", "totals": {"unpriced": 1.5}}, "totals.unpriced"),
+    ],
+)
+def test_counts_that_cannot_be_are_named(store: Store, line: dict[str, Any], where: str) -> None:
+    (error,) = imported(store, line).errors
+    assert where in error.message
+    assert store.list_runs(ALL).total == 0
+
+
+def test_an_export_does_not_know_what_a_call_under_way_costs(store: Store, other: Store) -> None:
+    turns = (
+        StoredTurn("t1", 1, agent="a", finish=Finish.STOP, cost=0.5),
+        StoredTurn("t2", 2, agent="a", request={"kind": "openai"}),
+    )
+    store.add_runs([StoredRun("r1", status=Status.RUNNING, turns=turns, created_at=1.0, totals=Totals(1, 1))])
+    imported(other, exported(store))
+    assert [(row.cost, row.unpriced) for row in other.list_runs(ALL).rows] == [(0.5, 1)]
 
 
 # --- Lines ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trinity_core.errors import InputError, StoreError
+from trinity_core.errors import InputError, StoreError, TrinityError
 from trinity_core.session.loop import RunRequest
 from trinity_core.types import (
     AnyRunEvent,
@@ -209,6 +209,77 @@ async def test_a_run_that_breaks_still_ends_with_one_finished_event(
     assert ends[0].error is not None
     assert shown in ends[0].error.message
     assert "secret" not in ends[0].error.message
+
+
+async def test_who_gives_up_waiting_for_the_start_has_stopped_the_run(make: Make) -> None:
+    class Loading(Scripted):
+        async def answer(self, request: RunRequest, stop: asyncio.Event) -> Events:
+            try:
+                await asyncio.sleep(3600)
+                async for event in super().answer(request, stop):
+                    yield event
+            finally:
+                self.closed.set()
+
+    methods = Loading()
+    manager = make(methods)
+    starting = asyncio.create_task(manager.start(ask()))
+    await asyncio.sleep(0.1)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert await asyncio.to_thread(methods.closed.wait, 2.0)
+
+
+async def test_a_start_waits_as_long_as_it_is_told(make: Make) -> None:
+    class Late(Scripted):
+        async def answer(self, request: RunRequest, stop: asyncio.Event) -> Events:
+            await asyncio.sleep(0.3)
+            async for event in super().answer(ask(text=""), stop):
+                yield event
+
+    began = time.monotonic()
+    manager = make(Late())
+    run_id = await manager.start(ask(), wait_s=0.05)
+    assert time.monotonic() - began < 0.25
+    last = (await everything(manager, run_id, "ann"))[-1]
+    assert isinstance(last, RunFinished)
+    assert last.error is not None
+    assert (last.status, last.error.kind, last.error.message) == (
+        Status.FAILED,
+        "InputError",
+        "The question is empty.",
+    )
+    with pytest.raises(InputError, match="empty"):
+        await manager.start(ask(), wait_s=5.0)
+
+
+async def test_a_tail_beats_as_often_as_it_is_told(make: Make) -> None:
+    manager = make(Scripted(1, 0.3))
+    run_id = await manager.start(ask())
+    batches = [batch async for batch in manager.tail(run_id, "ann", beat_s=0.02)]
+    assert batches.count(()) >= 5
+
+
+async def test_what_broke_is_logged_without_keys(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    async def breaking(events: AsyncIterator[AnyRunEvent]) -> Events:
+        async for event in events:
+            yield event
+            raise ValueError("400 for https://host/v1beta?key=AIza-placeholder&alt=sse, sk-placeholder-of-a-key")
+
+    caplog.set_level("ERROR", "ui.jobs")
+    manager = make(Scripted(), breaking)
+    await everything(manager, await manager.start(ask()), "ann")
+    assert "ValueError" in caplog.text
+    assert "?key=[redacted]&alt=sse" in caplog.text
+    assert "placeholder" not in caplog.text
+
+
+async def test_after_shutdown_nothing_starts_and_the_reason_is_told(make: Make) -> None:
+    manager = make(Scripted())
+    await asyncio.to_thread(manager.shutdown)
+    with pytest.raises(TrinityError, match="shutting down"):
+        await manager.start(ask())
 
 
 async def test_shutdown_ends_every_run_and_can_be_repeated(make: Make) -> None:

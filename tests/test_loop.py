@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.fakes import FakePool, ListedPolicy, ScriptedAgent, collect, finished
+from trinity_core.agents.meter import Worst, worst_case
 from trinity_core.errors import AgentError, CheckpointError, InputError, NoAgentError
 from trinity_core.session.loop import RunRequest, check_messages, run
 from trinity_core.session.methods import Methods
+from trinity_core.session.roles import render
 from trinity_core.types import (
+    AgentSpec,
     AnyRunEvent,
+    Brief,
     Finish,
     Limits,
     Message,
     Note,
     Reply,
+    Request,
     Role,
     RunFinished,
     RunParams,
@@ -211,12 +218,116 @@ async def test_a_thinkers_suggestion_reaches_only_the_next_decision() -> None:
     assert [state.suggested for state in ignoring.states] == [None, None, None]
 
 
-async def test_budgets_stop_before_the_call_that_would_exceed_them() -> None:
+PRICED = {"price": {"input": 1000.0, "output": 1000.0}}
+
+
+def first_worst(service: dict[str, Any]) -> Worst:
+    """The most that the first call of the runs below can use."""
+    spec = AgentSpec("a", "scripted", service=service)
+    brief = Brief(W, (Message("user", "What is 6 times 7?"),))
+    return worst_case(Request(spec, render(brief), brief, Sampling(max_tokens=50)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "calls"),
+    [
+        (Limits(calls=0), 0),
+        (Limits(calls=1), 1),
+        (Limits(tokens=first_worst(PRICED).tokens - 1), 0),
+        (Limits(tokens=first_worst(PRICED).tokens + 99), 1),  # what the first call uses is 100
+        (Limits(tokens=100_000), 2),
+        (Limits(cost=(first_worst(PRICED).cost or 0) - 0.01), 0),
+        (Limits(cost=(first_worst(PRICED).cost or 0) + 0.4), 1),  # it costs 0.5
+        (Limits(cost=100.0), 2),
+    ],
+)
+async def test_budgets_stop_before_the_call_that_could_exceed_them(limits: Limits, calls: int) -> None:
     reply = Reply("Answer: 42", Finish.STOP, usage=Usage(input=60, output=40), cost=0.5)
-    for limits in (Limits(calls=1), Limits(tokens=100), Limits(cost=0.5)):
-        agent = ScriptedAgent("a", reply, reply)
-        end = end_of(await collect(FakePool(agent), ListedPolicy([("a", W)] * 2), params=RunParams(limits=limits)))
-        assert (end.stop_reason, end.answer, len(agent.requests)) == (StopReason.BUDGET, "Answer: 42", 1)
+    agent = ScriptedAgent("a", reply, reply)
+    agent.spec = replace(agent.spec, service=PRICED)
+    params = RunParams(max_turns=2, limits=limits, sampling=Sampling(max_tokens=50))
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)] * 2), params=params)
+    end = end_of(events)
+    assert len(agent.requests) == calls
+    assert end.stop_reason is (StopReason.TURNS_EXHAUSTED if calls == 2 else StopReason.BUDGET)
+    assert end.answer == ("Answer: 42" if calls else None)
+    notes = [event.message for event in events if isinstance(event, Note) and event.kind == "budget"]
+    assert len(notes) == (calls < 2)
+
+
+async def test_a_money_budget_needs_a_known_price() -> None:
+    agent = ScriptedAgent("a", "Answer: 42")
+    agent.spec = AgentSpec("a", "openai", model="mine", base_url="http://127.0.0.1:11434/v1")
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)]), params=RunParams(limits=Limits(cost=1.0)))
+    assert end_of(events).stop_reason is StopReason.BUDGET
+    assert agent.requests == []
+    (note,) = [event for event in events if isinstance(event, Note) and event.kind == "budget"]
+    assert "a costs is not known" in note.message
+    assert "price" in note.message
+
+
+async def test_a_request_says_how_many_calls_may_be_made_for_it() -> None:
+    failed = AgentError("down", kind="transient", retryable=True, calls=3, unpriced=2)
+    agent, other = ScriptedAgent("a", failed), ScriptedAgent("b", "Answer: 1", "Answer: 2")
+    params = RunParams(max_turns=3, limits=Limits(calls=5))
+    policy = ListedPolicy([("a", W), ("b", W), ("b", W), ("b", W)])
+    end = end_of(await collect(FakePool(agent, other), policy, params=params))
+    assert [request.max_calls for request in agent.requests + other.requests] == [5, 2, 1]
+    assert (end.totals.calls, end.totals.unpriced, end.stop_reason) == (5, 2, StopReason.BUDGET)
+
+
+async def test_a_call_that_the_day_does_not_allow_ends_the_run_with_what_there_is() -> None:
+    refused = AgentError("The day may cost $1.", kind="budget", calls=0)
+    agent = ScriptedAgent("a", "Answer: 1", refused)
+    end = end_of(await collect(FakePool(agent), ListedPolicy([("a", W)] * 2)))
+    assert (end.status, end.stop_reason, end.answer) == (Status.DONE, StopReason.BUDGET, "Answer: 1")
+    assert end.totals.calls == 1
+
+
+async def test_a_refusal_without_words_is_an_attempt_that_says_so() -> None:
+    pool = FakePool(ScriptedAgent("a", Reply("", Finish.REFUSED)), ScriptedAgent("b", "Answer: 1"))
+    events = await collect(pool, ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1))
+    first = finished(events)[0]
+    assert first.finish is Finish.REFUSED
+    assert first.error is not None
+    assert (first.error.kind, first.error.retryable) == ("refused", False)
+    assert end_of(events).answer == "Answer: 1"
+
+
+class RestingPool(FakePool):
+    """Some members must not be called now."""
+
+    rest: ClassVar[dict[str, str]] = {"a": "a rests after failures"}
+
+    def resting(self) -> dict[str, str]:
+        return self.rest
+
+
+async def test_a_resting_member_is_masked_and_a_pool_at_rest_ends_with_all_causes() -> None:
+    pool = RestingPool(ScriptedAgent("a"), ScriptedAgent("b", "Answer: 1"))
+    policy = ListedPolicy([("b", W)])
+    await collect(pool, policy, params=RunParams(max_turns=1))
+    assert policy.states[0].masked_agents == {"a": "a rests after failures"}
+    end = end_of(await collect(RestingPool(ScriptedAgent("a")), ListedPolicy([])))
+    assert (end.status, end.stop_reason) == (Status.FAILED, StopReason.FAILED)
+    assert end.error is not None
+    assert "a rests after failures" in end.error.message
+    failing = RestingPool(ScriptedAgent("a"), ScriptedAgent("b", AgentError("b is gone", kind="auth")))
+    end = end_of(await collect(failing, ListedPolicy([("b", W)])))
+    assert end.error is not None
+    assert "a rests after failures" in end.error.message
+    assert "b is gone" in end.error.message
+
+
+async def test_a_reused_reply_is_no_call_and_a_warning_is_told() -> None:
+    stored = Reply("Answer: 1", Finish.STOP, usage=Usage(5, 6), calls=0, reused=True)
+    odd = Reply("Answer: 2", Finish.STOP, warnings=("it dropped the front of the prompt",))
+    agent = ScriptedAgent("a", stored, odd)
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)] * 2), params=RunParams(max_turns=2))
+    assert [turn.reused for turn in finished(events)] == [True, False]
+    assert (end_of(events).totals.calls, end_of(events).totals.usage) == (1, Usage())
+    (note,) = [event for event in events if isinstance(event, Note)]
+    assert (note.kind, note.message, note.turn) == ("warning", "a: it dropped the front of the prompt", 2)
 
 
 async def test_totals_count_failed_calls_and_keep_the_unknown_unknown() -> None:
@@ -358,7 +469,7 @@ async def test_a_verdict_is_read_from_the_verifiers_own_reply_only() -> None:
 
 @pytest.mark.parametrize("seed", [2**63, -(2**63) - 1])
 def test_a_seed_that_no_trace_can_hold_is_refused(seed: int) -> None:
-    async def coordinator() -> ListedPolicy:
+    async def coordinator(agents: object) -> ListedPolicy:
         return ListedPolicy([])
 
     methods = Methods(FakePool(ScriptedAgent("a")), coordinator)

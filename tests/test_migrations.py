@@ -7,19 +7,27 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from sqlalchemy import create_engine
 from sqlalchemy import text as sql
 
+import storage.database
 from storage.database import Database
 from storage.records import RunQuery
 from storage.schema import in_models, metadata
 from storage.store import Store
 from tests.pg import Server, db_url, postgres_server, postgres_url
+from trinity_core.agents.meter import Spent
 from trinity_core.errors import StoreError
+from trinity_core.types import Finish, Reply, Totals, Usage
 
 __all__ = ["db_url", "postgres_server", "postgres_url"]
 
@@ -45,6 +53,71 @@ def test_the_comparison_notices_a_difference(db_url: str) -> None:
         assert [entry[0] for entry in found] == ["remove_column"]
     finally:
         database.close()
+
+
+def _at(db_url: str, revision: str) -> None:
+    """Bring a database to an older or newer schema, as an older version of the program would have left it."""
+    engine = create_engine(db_url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(storage.database.__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        current = MigrationContext.configure(connection).get_current_revision() or ""
+        (command.upgrade if current < revision else command.downgrade)(config, revision)
+    engine.dispose()
+
+
+_OLD_RUN = (
+    "INSERT INTO runs (id, source, method, status, question, roles, agents, turn_count, tokens, created_at, answer, "
+    "messages, params, pool, totals) VALUES ('old', 'cli', 'coordinator', 'done', 'How many pears?', 'W', 'lexical', "
+    '1, 7, 5.0, \'seven pears\', \'[{"role":"user","content":"How many pears?"}]\', \'{"max_turns":3}\', '
+    '\'[{"name":"lexical","kind":"lexical"}]\', \'{"turns":1,"calls":1,"seconds":2.5}\')'
+)
+_OLD_TURN = (
+    "INSERT INTO turns (id, run_id, turn, attempt, agent, role, finish, text, raw, reasoning) "
+    "VALUES ('t1', 'old', 1, 1, 'lexical', 'worker', 'stop', 'counted pears', 'counted pears', '')"
+)
+_OLD_REPLY = (
+    "INSERT INTO agent_replies (key, sample, request, text, finish, reasoning, seconds, created_at) "
+    "VALUES ('k', 0, '{}', 'seven', 'stop', '', 0.5, 5.0)"
+)
+
+
+def test_an_older_database_is_brought_up_to_date(db_url: str) -> None:
+    _at(db_url, "0001")
+    engine = create_engine(db_url)
+    with engine.begin() as connection:
+        for statement in (_OLD_RUN, _OLD_TURN, _OLD_REPLY):
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    store = Store.open(db_url)
+    try:
+        run = store.run("old")
+        assert run is not None
+        (turn,) = run.turns
+        assert (turn.calls, turn.unpriced, turn.reused, turn.cost) == (1, 0, False, None)
+        assert run.totals == Totals(turns=1, calls=1, seconds=2.5)
+        assert [(row.cost, row.unpriced) for row in store.list_runs(RunQuery()).rows] == [(None, 0)]
+        assert store.get_reply("k", 0) == Reply("seven", Finish.STOP, seconds=0.5)
+        assert store.spent(0.0) == Spent()
+        assert store.list_runs(RunQuery(search="counted PEARS")).total == 1
+        assert store.add_runs([replace(run, id="new", answer="plums", turns=())]) == [True]
+        assert store.list_runs(RunQuery(search="plums")).total == 1, "search goes on being kept in step"
+    finally:
+        store.close()
+
+
+def test_back_and_forth(db_url: str) -> None:
+    Store.open(db_url).close()
+    _at(db_url, "0001")
+    with sqlite3.connect(db_url.removeprefix("sqlite:///")) if "sqlite" in db_url else nullcontext() as connection:
+        if connection is not None:
+            names = {row[1] for row in connection.execute("PRAGMA table_info(turns)")}
+            assert not names & {"calls", "unpriced", "reused"}
+    store = Store.open(db_url)
+    store.add_spending(at=1.0, agent="a", run_id=None, usage=Usage(1, 2), cost=0.5, failed=False)
+    assert store.spent(1.0) == Spent(1, 3, 0.5)
+    store.close()
 
 
 def test_opening_again_changes_nothing(db_url: str) -> None:

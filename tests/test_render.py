@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from storage.records import RunPage, RunQuery, RunSummary, StoredRun, StoredTurn
+from trinity_core.agents.meter import Spent
 from trinity_core.session.loading import CoordinatorStatus
 from trinity_core.types import (
     AgentSpec,
@@ -19,6 +20,7 @@ from trinity_core.types import (
     Delta,
     Failure,
     Finish,
+    Limits,
     Message,
     Mode,
     Note,
@@ -327,11 +329,81 @@ def test_the_status_line_counts_on_from_the_start_and_tells_why_it_ended() -> No
     running = _Page(render.status_line(Events().start().view, now=1007.5))
     assert running.by_test_id("run-state")["data-running"] == "1"
     assert "7.5 s" in running.text
-    totals = Totals(2, 3, Usage(10, 20), 0.5, 4.2)
+    totals = Totals(2, 3, Usage(10, 20), 0.5, seconds=4.2)
     done = _Page(render.status_line(Events().start().end("x", totals=totals).view, now=9999.0))
     assert done.by_test_id("run-state")["data-status"] == "done"
     for part in ("accepted by a Verifier", "2 turns", "10 → 20 tokens", "$0.5000", "4.2 s"):
         assert part in done.text
+
+
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "words"),
+    [
+        (None, 0, ""),
+        (None, 1, "cost unknown"),
+        (None, 7, "cost unknown"),
+        (0.0123, 0, "$0.0123"),
+        (0.0123, 1, "$0.0123 + 1 call of unknown cost"),
+        (1234.5, 2, "$1,234.5000 + 2 calls of unknown cost"),
+        (0.00001, 0, "under $0.0001"),
+        (0.0, 0, "$0.00"),
+        (0.0, 1, "$0.00 + 1 call of unknown cost"),
+    ],
+)
+def test_money_in_words(cost: float | None, unpriced: int, words: str) -> None:
+    assert render.money(cost, unpriced) == words
+
+
+@pytest.mark.parametrize(
+    ("spent", "limits", "words"),
+    [
+        (Spent(), Limits(), ""),
+        (Spent(31, 500, 0.42, 4), Limits(cost=5.0), "Today: $0.42, 31 calls; 4 of unknown cost; limit $5.00"),
+        (Spent(1, 10, 0.0042), Limits(), "Today: $0.0042, 1 call"),
+        (Spent(2, 10, 0.0, 2), Limits(), "Today: 2 calls; all of unknown cost"),
+        (Spent(2, 10, 0.0, 0), Limits(), "Today: $0.00, 2 calls"),
+        (Spent(), Limits(calls=9), "Today: 0 calls; limit 9 calls"),
+        (
+            Spent(3, 2500, 1.5, 1),
+            Limits(10, 9000, 2.0),
+            "Today: $1.50, 3 calls, 2,500 tokens; 1 of unknown cost; limit 10 calls, 9,000 tokens, $2.00",
+        ),
+    ],
+)
+def test_the_day_in_words(spent: Spent, limits: Limits, words: str) -> None:
+    assert _Page(render.day_total(spent, limits)).text == words
+
+
+def paid_run() -> Events:
+    """A turn that was paid for after an attempt of unknown cost, a stored reply, and an embedded agent's turn."""
+    events = Events().start()
+    events.call(1, "one", cost=0.0123, calls=2, unpriced=1)
+    events.call(2, "two", cost=0.5, reused=True)
+    return events.call(3, "three")
+
+
+def test_cards_say_what_was_paid_and_what_was_not_asked_again() -> None:
+    view = paid_run().view
+    one, two, three = (_Page(render.card(call)).text for call in view.calls)
+    assert "$0.0123 + 1 call of unknown cost" in one
+    assert "from stored replies" in two
+    assert "$" not in two
+    assert not any(word in three for word in ("$", "cost", "stored"))
+
+
+def test_the_total_is_shown_while_it_runs_and_when_it_is_over() -> None:
+    running = paid_run()
+    words = "$0.0123 + 1 call of unknown cost"
+    assert words in _Page(render.status_line(running.view, now=1010.0)).text
+    done = running.end("x", totals=Totals(3, 2, cost=0.02, unpriced=3)).view
+    for markup in (render.status_line(done, now=1010.0), render.lane(done)):
+        assert "$0.0200 + 3 calls of unknown cost" in _Page(markup).text
+    free = Events().start().call(1, "one").end("one", totals=Totals(1, 1)).view
+    for markup in (render.status_line(free, now=1010.0), render.lane(free), render.conversation(free)):
+        assert "$" not in _Page(markup).text
+        assert "cost" not in _Page(markup).text
+    unknown = Events().start().end("x", totals=Totals(1, 1, unpriced=1)).view
+    assert "cost unknown" in _Page(render.status_line(unknown, now=1010.0)).text
 
 
 @pytest.mark.parametrize(
@@ -495,6 +567,41 @@ def test_the_table_marks_order_and_choice_and_counts_all() -> None:
     assert "a, b" in page.text, "each agent once"
 
 
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "words"),
+    [
+        (None, 0, ""),
+        (0.0123, 0, "$0.0123"),
+        (0.0123, 1, "$0.0123 + 1 call of unknown cost"),
+        (None, 2, "cost unknown"),
+    ],
+)
+def test_the_table_says_what_a_run_cost(cost: float | None, unpriced: int, words: str) -> None:
+    row = RunSummary("id", 1e9, "q", "W", "a", None, Status.DONE, StopReason.ACCEPTED, None, Source.UI, "random",
+                     None, None, 1, 1.0, 10, cost, unpriced)  # fmt: skip
+    markup = trace.table(RunPage((row,), 1, 1, 50), RunQuery(), None)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", markup)
+    names = [key for key, _, _ in trace.COLUMNS]
+    assert len(cells) == len(names)
+    assert cells[names.index("cost")] == words
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"cost": 0.5, "calls": 3, "unpriced": 1}, ["Calls3", "Cost$0.5000 + 1 call of unknown cost"]),
+        ({"cost": None, "unpriced": 1}, ["Costcost unknown"]),
+        ({"cost": 0.5, "reused": True, "calls": 0}, ["Costfrom stored replies"]),
+        ({}, []),
+    ],
+)
+def test_a_trace_says_what_each_call_cost(fields: dict[str, Any], words: list[str]) -> None:
+    turn = StoredTurn("t", 1, agent="a", finish=Finish.STOP, **fields)
+    text = _Page(trace.detail(StoredRun("r", turns=(turn,), totals=Totals(1, 1)))).text
+    assert all(word in text for word in words)
+    assert ("Cost" in text) == bool(words)
+
+
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.CANCELLED, Status.FAILED, Status.INTERRUPTED])
 def test_a_run_that_did_not_get_done_says_so_in_the_table(status: Status) -> None:
     row = RunSummary("id", 1e9, "q", "", "", None, status, StopReason.FAILED, None, Source.UI, "random", None, None,
@@ -534,7 +641,7 @@ def test_a_trace_shows_all_that_is_stored() -> None:
         "run-1", method="coordinator", stop_reason=StopReason.TURNS_EXHAUSTED, messages=(Message("user", "Q?"),),
         answer="TEXT", answer_turn=2, params=RunParams(max_turns=4), pool=(AgentSpec("symbolic", "symbolic"),),
         seed=7, checkpoint_id="ckpt", transcript_version="lines-v1", prompt_version="roles-v1", turns=(turn,),
-        totals=Totals(1, 1, Usage(10, 20), 0.0123, 1.5, 212.0), parent_run_id="run-0", fork_turn=1,
+        totals=Totals(1, 1, Usage(10, 20), 0.0123, 2, 1.5, 212.0), parent_run_id="run-0", fork_turn=1,
     )  # fmt: skip
     text = re.sub(r"\s+", " ", _Page(trace.detail(run)).text)
     for part in (

@@ -23,11 +23,12 @@ from sqlalchemy import func, select
 from sqlalchemy import text as sql
 
 from storage import lease
-from storage.records import RunQuery, StoredCheckpoint, TrainingRun
-from storage.schema import agent_replies, runs, turns
+from storage.records import RunQuery, StoredCheckpoint, StoredRun, StoredTurn, TrainingRun
+from storage.schema import agent_replies, runs, spending, turns
 from storage.store import Store
 from tests.pg import db_url, postgres_server, postgres_url
 from trinity_core import wire
+from trinity_core.agents.meter import Ledger, Spent
 from trinity_core.agents.replies import ReplyStore, keepable, reply_key
 from trinity_core.errors import AgentError, InputError, StoreError
 from trinity_core.tasks.task import Task
@@ -240,6 +241,66 @@ async def test_the_list_row_says_it_all(store: Store) -> None:
         3,
     )
     assert (row.verdict, row.seconds, row.tokens, row.cost) == (Verdict.ACCEPT, 9.0, 60, 0.04)
+    assert row.unpriced == 0
+
+
+async def test_calls_unknown_costs_and_reuse_are_stored(store: Store) -> None:
+    live: list[AnyRunEvent] = [
+        started("r1"),
+        *turn_events("r1", 1, calls=3, unpriced=2),
+        *turn_events("r1", 2, cost=None, reused=True, calls=0),
+        finished("r1", totals=Totals(turns=2, calls=3, cost=0.01, unpriced=2)),
+    ]
+    await keep(store, live)
+    run = store.run("r1")
+    assert run is not None
+    assert [(t.calls, t.unpriced, t.reused) for t in run.turns] == [(3, 2, False), (0, 0, True)]
+    assert run.totals is not None
+    assert (run.totals.calls, run.totals.unpriced) == (3, 2)
+    assert [row.unpriced for row in store.list_runs(RunQuery()).rows] == [2]
+    told = [event for event in store.events_of("r1") if isinstance(event, TurnFinished | RunFinished)]
+    assert [replace(event, seq=0, at=0.0) for event in told] == [
+        replace(event, seq=0, at=0.0) for event in live if isinstance(event, TurnFinished | RunFinished)
+    ]
+
+
+async def test_the_sums_so_far_leave_reused_replies_out(store: Store) -> None:
+    events = [
+        started("r1"),
+        *turn_events("r1", 1, calls=2, unpriced=1),
+        *turn_events("r1", 2, cost=0.5, reused=True),
+        *turn_events("r1", 3, cost=None, unpriced=1),
+    ]
+    async with aclosing(store.record(play(events))) as recorded:
+        async for event in recorded:
+            if isinstance(event, TurnFinished) and event.turn == 3:
+                break
+    run = store.run("r1")
+    assert run is not None
+    assert run.totals is not None
+    assert (run.totals.calls, run.totals.cost, run.totals.unpriced) == (3, 0.01, 2)
+    assert run.totals.usage == Usage(20, 10)
+    (row,) = store.list_runs(RunQuery()).rows
+    assert (row.cost, row.unpriced) == (0.01, 2)
+
+
+@pytest.mark.parametrize(("kind", "unpriced"), [("openai", 1), ("gemini", 1), ("symbolic", 0), (None, 0)])
+async def test_nobody_knows_what_a_call_that_was_cut_off_cost(store: Store, kind: str | None, unpriced: int) -> None:
+    begun = turn_events("r1", 1)[0]
+    assert isinstance(begun, TurnStarted)
+    begun = replace(begun, request={"kind": kind} if kind else {})
+    async with aclosing(store.record(play([started("r1"), begun]))) as recorded:
+        await anext(recorded)
+        await anext(recorded)
+    cut = StoredTurn("t", 1, request=begun.request, started_at=1.0)
+    store.add_runs([StoredRun("r2", status=Status.RUNNING, turns=(cut,), created_at=1.0)])
+    assert store.recover() == 1
+    for run_id, status in (("r1", Status.CANCELLED), ("r2", Status.INTERRUPTED)):
+        run = store.run(run_id)
+        assert run is not None
+        assert run.totals is not None
+        assert (run.status, run.turns[0].unpriced, run.totals.unpriced) == (status, unpriced, unpriced)
+    assert [row.unpriced for row in store.list_runs(RunQuery()).rows] == [unpriced] * 2
 
 
 async def test_a_turn_is_committed_before_it_is_passed_on(store: Store, db_url: str) -> None:
@@ -1053,6 +1114,17 @@ def test_replies_are_kept_once_and_whole(store: Store, db_url: str) -> None:
     assert replies.get_reply("k", 2) is None
 
 
+def test_a_stored_reply_tells_how_it_was_received(store: Store) -> None:
+    key = "sk-abcdefgh12345678"
+    reply = Reply("x", Finish.STOP, calls=3, unpriced=2, warnings=("No temperature.", f"Bearer {key}"))
+    store.put_reply("k", 0, {}, replace(reply, reused=True))
+    found = store.get_reply("k", 0)
+    assert found is not None
+    assert found.warnings[0] == "No temperature."
+    assert key not in found.warnings[1]
+    assert replace(found, warnings=reply.warnings) == reply, "whoever reads it says that it is used again"
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -1071,22 +1143,113 @@ def test_failed_and_empty_replies_are_not_kept(store: Store, reply: Reply) -> No
 
 def test_the_key_holds_every_field_that_is_sent() -> None:
     brief = Brief(Role.WORKER, (Message("user", "q"),))
-    base = Request(AgentSpec("a", "gguf", "m"), (Message("user", "q"),), brief)
+    spec = AgentSpec("a", "openai", "m")
+    base = Request(spec, (Message("user", "q"),), brief)
     others = [
-        replace(base, sampling=Sampling(temperature=0.0)),
-        replace(base, sampling=Sampling(temperature=1.0)),
-        replace(base, sampling=Sampling(temperature=0.0, max_tokens=16)),
-        replace(base, sampling=Sampling(seed=1)),
+        *(
+            replace(base, sampling=replace(Sampling(), **changes))
+            for changes in (
+                {"temperature": 0.0},
+                {"temperature": 1.0},
+                {"temperature": 0.0, "max_tokens": 16},
+                {"max_tokens": 16},
+                {"top_p": 0.5},
+                {"top_p": 1.0},
+                {"seed": 0},
+                {"seed": 1},
+                {"effort": "low"},
+                {"effort": "high"},
+            )
+        ),
         replace(base, messages=(Message("user", "r"),)),
-        replace(base, agent=AgentSpec("b", "gguf", "m")),
-        replace(base, agent=AgentSpec("a", "gguf", "m2")),
-        replace(base, agent=AgentSpec("a", "gguf", "m", options={"x": 1})),
+        replace(base, messages=(Message("system", "q"),)),
+        replace(base, messages=(*base.messages, Message("user", "q"))),
+        *(
+            replace(base, agent=replace(spec, **changes))
+            for changes in (
+                {"name": "b"},
+                {"kind": "anthropic"},
+                {"model": "m2"},
+                {"model": None},
+                {"base_url": "http://127.0.0.1:1/v1"},
+                {"base_url": "http://127.0.0.1:2/v1"},
+                {"options": {"x": 1}},
+                {"options": {"x": 2}},
+                {"options": {"x": {"y": None}}},
+            )
+        ),
     ]
     assert len({reply_key(request) for request in [base, *others]}) == 1 + len(others)
-    assert reply_key(base) == reply_key(replace(base, brief=replace(brief, plan="p")))
+    # How a call is made, and what is only said about a member, is not in the key.
+    outside: dict[str, Any] = {
+        "service": {"retries": 0, "price": {"input": 1.0, "output": 2.0}},
+        "key_env": "ANOTHER_KEY",
+        "enabled": False,
+        "description": "other words",
+    }
+    for name, value in outside.items():
+        assert reply_key(replace(base, agent=replace(spec, **{name: value}))) == reply_key(base), name
+    for changes in ({"via": ("server-1",)}, {"max_calls": 1}, {"brief": replace(brief, plan="p")}):
+        assert reply_key(replace(base, **changes)) == reply_key(base), changes
+    # No field was forgotten here.
+    looked_at = {name for other in others for name in Sampling.__dataclass_fields__
+                 if getattr(other.sampling, name) != getattr(base.sampling, name)}  # fmt: skip
+    assert looked_at == set(Sampling.__dataclass_fields__)
+    varied = {name for other in others for name in AgentSpec.__dataclass_fields__
+              if getattr(other.agent, name) != getattr(spec, name)}  # fmt: skip
+    assert varied | set(outside) == set(AgentSpec.__dataclass_fields__)
     # Whatever the order of members, writer and reader agree.
     a, b = {"x": 1, "y": [1, {"p": 2, "q": "ü"}]}, {"y": [1, {"q": "ü", "p": 2}], "x": 1}
     assert wire.digest(a) == wire.digest(b)
+
+
+# --- Spending -------------------------------------------------------------------------------------------------
+
+
+def spend(store: Store, at: float, agent: str = "a", usage: Usage | None = None, **changes: Any) -> None:
+    fields: dict[str, Any] = {"run_id": None, "cost": 0.25, "failed": False} | changes
+    store.add_spending(at=at, agent=agent, usage=Usage(10, 5) if usage is None else usage, **fields)
+
+
+def test_spending_is_summed_since_a_time(store: Store) -> None:
+    ledger: Ledger = store
+    assert ledger.spent(0.0) == Spent()
+    spend(store, 100.0)
+    spend(store, 200.0, cost=None, failed=True, usage=Usage())
+    spend(store, 300.0, cost=0.0, usage=Usage(None, 7, 3, 2))
+    assert ledger.spent(0.0) == Spent(3, 22, 0.25, 1)
+    assert ledger.spent(200.0) == Spent(2, 7, 0.0, 1)
+    assert ledger.spent(200.1) == Spent(1, 7, 0.0, 0)
+    assert ledger.spent(300.1) == Spent()
+
+
+def test_spending_takes_odd_text_and_large_numbers(store: Store) -> None:
+    spend(store, 1.0, "a\x00\ud800", Usage(10**12, 10**12), run_id="r\x00", cost=1e-9)
+    spend(store, 1.0, cost=math.nan)
+    assert store.spent(1.0) == Spent(2, 2 * 10**12 + 15, 1e-9, 1)
+
+
+async def test_deleting_runs_does_not_make_the_day_cheaper(store: Store) -> None:
+    await keep(store, whole("r1"))
+    spend(store, 1000.0, run_id="r1")
+    spend(store, 1000.0, run_id="never stored")
+    store.delete_runs(["r1"])
+    assert store.purge_deleted(0.0) == 1
+    assert store.spent(0.0) == Spent(2, 30, 0.5)
+    assert rows_in(store, spending) == 2
+
+
+def test_spending_is_read_in_one_statement_by_its_index(store: Store) -> None:
+    spend(store, 1.0)
+    seen: list[str] = []
+    sa_event.listen(store._database.engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
+    store.spent(0.5)
+    reads = [statement for statement in seen if statement.lstrip().upper().startswith("SELECT")]
+    assert len(reads) == 1
+    if store._database.sqlite:
+        with store._database.read() as connection:
+            plan = str(connection.execute(sql("EXPLAIN QUERY PLAN " + reads[0].replace("?", "0"))).all())
+        assert "ix_spending_at" in plan
 
 
 # --- One database, several users ------------------------------------------------------------------------------

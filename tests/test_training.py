@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import FakePool, ListedPolicy, ScriptedAgent, collect
+from trinity_core.agents.recall import Recall
 from trinity_core.agents.replies import ReplyStore, keepable
 from trinity_core.coordinator.policy import RandomPolicy
 from trinity_core.errors import AgentError
@@ -16,7 +17,6 @@ from trinity_core.session.loop import Situation
 from trinity_core.tasks.task import Task
 from trinity_core.training.baselines import Examples, Measure, explore, fit, role_for
 from trinity_core.training.rollout import (
-    Recall,
     best_per_question,
     move,
     play,

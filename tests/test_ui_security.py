@@ -1,4 +1,4 @@
-"""Who may talk to the page's server: hosts, origins, tokens, owners, headers, and where it may be bound."""
+"""Who may talk to the server of page and endpoint: hosts, origins, tokens, owners, headers, where it may be bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from trinity_core.errors import ConfigError
@@ -31,17 +31,18 @@ async def _page(request: Request) -> PlainTextResponse:
     return PlainTextResponse("page")
 
 
-def client(host: str = "127.0.0.1", base: str = BASE, names: tuple[str, ...] = ()) -> TestClient:
+def client(host: str = "127.0.0.1", base: str = BASE, names: tuple[str, ...] = (), root_path: str = "") -> TestClient:
     changed.clear()
     app = Starlette(
         routes=[
             Route("/", _page),
             Route("/gradio_api/queue/join", _change, methods=["POST", "PUT", "PATCH", "DELETE"]),
             Route("/file", _page),
+            Mount("/v1", Starlette(routes=[Route("/{path:path}", _change, methods=["GET", "POST", "DELETE"])])),
         ],
         middleware=[Middleware(Guard, host=host, port=7860, names=names)],
     )
-    return TestClient(app, base_url=base)
+    return TestClient(app, base_url=base, root_path=root_path)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
@@ -88,6 +89,51 @@ def test_a_foreign_origin_is_refused_even_with_the_token(origin: str, status: in
     reply = browser.request(method, path, headers={"origin": origin})
     assert (reply.status_code == 403) is (status == 403)
     assert "access-control-allow-origin" not in reply.headers
+
+
+# --- The endpoint -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_the_endpoint_needs_no_token(method: str, path: str) -> None:
+    assert client().request(method, path).status_code == 200
+    assert changed == [method]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"origin": "https://other.example"}, 403, "origin_refused"),
+        ({"origin": "null"}, 403, "origin_refused"),
+        ({"host": "evil.example"}, 400, "host_refused"),
+        ({"host": "evil.example", "origin": "http://evil.example"}, 400, "host_refused"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_endpoint_keeps_the_rules_of_host_and_origin_and_refuses_in_json(
+    headers: dict[str, str], status: int, code: str, method: str
+) -> None:
+    answer = client().request(method, "/v1/models", headers=headers)
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert answer.json()["error"]["code"] == code
+    assert changed == []
+
+
+@pytest.mark.parametrize("path", ["/v1x", "/V1/models", "/gradio_api/v1/models", "/v1;/x", "//v1/models"])
+def test_a_path_that_only_looks_like_the_endpoint_needs_the_token(path: str) -> None:
+    assert client().request("POST", BASE + path).status_code == 403
+
+
+@pytest.mark.parametrize(("prefix", "path", "status"), [
+    ("/v1", "/v1/gradio_api/queue/join", 403),
+    ("/v1", "/v1/v1/models", 200),
+    ("/under", "/under/v1/models", 200),
+    ("/under", "/under/gradio_api/queue/join", 403),
+])  # fmt: skip
+def test_behind_a_proxy_the_path_without_its_prefix_counts(prefix: str, path: str, status: int) -> None:
+    assert client(root_path=prefix).post(path).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -191,11 +237,14 @@ def test_what_counts_as_this_machine_only(host: str, loopback: bool) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.9", "::"])
-def test_serving_other_machines_needs_a_login(host: str) -> None:
+def test_serving_other_machines_needs_a_login_and_a_key(host: str) -> None:
     from ui.build import launch
 
-    with pytest.raises(ConfigError, match="login"):
-        launch(cast(Any, None), host=host, port=1)
+    with pytest.raises(ConfigError, match="--auth-env"):
+        launch(cast(Any, None), host=host, port=1, api_key="a-key")
+    for key in (None, ""):
+        with pytest.raises(ConfigError, match="--api-key-env"):
+            launch(cast(Any, None), host=host, port=1, auth=("ann", "secret words"), api_key=key)
 
 
 def test_a_taken_port_names_the_way_out() -> None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import platformdirs
 
 from trinity_core.errors import ConfigError
+from trinity_core.wire import remember_secret
 
 MAX_QUESTION_CHARS = 100_000
 """Longest message accepted, in characters."""
+LOADING = Lock()
+"""Held while transformers loads a model: it swaps torch's default type and methods of its own classes for the whole
+process meanwhile, and two loads at once were seen to leave them swapped for good."""
 
 
 def login_from(variable: str) -> tuple[str, str]:
@@ -25,7 +30,31 @@ def login_from(variable: str) -> tuple[str, str]:
     user, colon, password = os.environ.get(variable, "").partition(":")
     if not (user and colon and password):
         raise ConfigError(f"Set the environment variable {variable} to user:password, then start again.")
+    remember_secret(password)
     return user, password
+
+
+def api_key_from(variable: str) -> str:
+    """The key that callers of the API must send, from an environment variable. Raises ConfigError when it is not
+    set, or too short to be safe; the message never quotes it."""
+    key = secret_from(variable)
+    if key is None or len(key) < 16:
+        state = "is not set" if key is None else "holds fewer than 16 characters"
+        raise ConfigError(
+            f"The environment variable {variable} {state}. Put a long random key there, for example the output of: "
+            "openssl rand -hex 24"
+        )
+    return key
+
+
+def secret_from(variable: str) -> str | None:
+    """What the environment variable holds, without blanks around it; None when it is not set or empty. Redaction
+    knows it from here on."""
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        return None
+    remember_secret(value)
+    return value
 
 
 def _path(named: str | Path, what: str, where_from: str) -> Path:

@@ -47,11 +47,28 @@ class Cancelled(TrinityError):
 class AgentError(TrinityError):
     """A call to an agent failed.
 
-    `kind` is one of: rate_limit, billing, transient, transport, timeout, truncated, protocol, auth,
-    bad_request, context_length, internal. `retryable` says whether the same call may succeed later.
+    `kind` is one of: rate_limit, billing, transient, transport, timeout, truncated, protocol, auth, bad_request,
+    context_length, resting (too many failures lately), budget (the call was not made), internal. `retryable` says
+    whether the same call may succeed later, `retry_after` how many seconds to wait at least. `drop` names the
+    request field that the provider does not take, when leaving it out may help. `calls` counts the attempts that
+    were made, `unpriced` those among them that may have cost something nobody told.
     """
 
-    def __init__(self, message: str, *, kind: str = "internal", retryable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "internal",
+        retryable: bool = False,
+        retry_after: float | None = None,
+        drop: str | None = None,
+        calls: int = 1,
+        unpriced: int = 0,
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.retryable = retryable
+        self.retry_after = retry_after
+        self.drop = drop
+        self.calls = calls
+        self.unpriced = unpriced

@@ -165,8 +165,9 @@ class Failure:
 class AgentSpec:
     """One member of the pool as its file describes it and as a run's snapshot keeps it. It holds no key.
 
-    `kind` selects the implementation: smollm2, symbolic, lexical, calendar, gguf (more with real providers).
-    `options` are the member's own settings, JSON values only.
+    `kind` selects the implementation: see `agents.pool.KINDS`. `base_url` is where a remote one is reached,
+    `key_env` names the environment variable that holds its key. `options` shape a reply and belong to its key in the
+    reply store; `service` says how calls are made (timeouts, limits, price) and does not. JSON values only.
     """
 
     name: str
@@ -175,6 +176,9 @@ class AgentSpec:
     description: str = ""
     enabled: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    base_url: str | None = None
+    key_env: str | None = None
+    service: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +214,16 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call to one agent. Language models are sent `messages`; specialists read `brief`, from which
-    `session.roles` rendered those messages. `brief` is not part of what is sent."""
+    `session.roles` rendered those messages. `brief` is not part of what is sent. `via` names the Trinity servers
+    that the question came through, so that a member which points back at one of them is noticed; at most
+    `max_calls` calls may be made for it, first attempt included."""
 
     agent: AgentSpec
     messages: tuple[Message, ...]
     brief: Brief
     sampling: Sampling = Sampling()
+    via: tuple[str, ...] = ()
+    max_calls: int | None = None
 
     def sent(self) -> dict[str, Any]:
         """What reaches the agent, as JSON values: the trace's request and the reply store's key."""
@@ -224,12 +232,14 @@ class Request:
             for name in ("max_tokens", "temperature", "top_p", "seed", "effort")
             if (value := getattr(self.sampling, name)) is not None
         }
+        where = {} if self.agent.base_url is None else {"base_url": self.agent.base_url}
         return {
             "agent": self.agent.name,
             "kind": self.agent.kind,
             "model": self.agent.model,
             "options": dict(self.agent.options),
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],
+            **where,
             **sampling,
         }
 
@@ -251,7 +261,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The whole reply, yielded last by `Agent.stream`. `text` is raw: it may still hold <think> sections."""
+    """The whole reply, yielded last by `Agent.stream`. `text` is raw: it may still hold <think> sections.
+
+    `cost` is known or None; `unpriced` counts calls that may have cost something nobody told (0 for an agent that
+    is part of this program). `calls` counts attempts, `warnings` are sentences for the user, `reused` says that the
+    reply was stored before and nobody was called.
+    """
 
     text: str
     finish: Finish
@@ -261,6 +276,10 @@ class Reply:
     first_token_s: float | None = None
     seconds: float = 0.0
     request_id: str | None = None
+    calls: int = 1
+    unpriced: int = 0
+    warnings: tuple[str, ...] = ()
+    reused: bool = False
 
 
 # --- Deciding ---------------------------------------------------------------------------------------------
@@ -322,23 +341,28 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunParams:
-    """Settings of a run. `max_turns` is the paper's K (1 to 5 in the page, any positive number here)."""
+    """Settings of a run. `max_turns` is the paper's K (1 to 5 in the page, any positive number here).
+
+    `reuse`: a reply that is stored for the same request is read instead of calling the agent again."""
 
     max_turns: int = 5
     mode: Mode = Mode.ARGMAX
     follow_thinker: bool = True
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
+    reuse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a run's calls, failed attempts included."""
+    """Sums over a run's calls, failed attempts included. `cost` sums what is known, beside `unpriced` calls whose
+    cost is not; reused replies are no calls and cost nothing."""
 
     turns: int = 0
     calls: int = 0
     usage: Usage = Usage()
     cost: float | None = None
+    unpriced: int = 0
     seconds: float = 0.0
     encode_ms: float = 0.0
 
@@ -429,14 +453,17 @@ class TurnFinished(RunEvent):
     first_token_s: float | None = None
     seconds: float = 0.0
     request_id: str | None = None
+    calls: int = 1
+    unpriced: int = 0
+    reused: bool = False
     error: Failure | None = None
     event: Literal["turn_finished"] = "turn_finished"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note(RunEvent):
-    """Something worth telling. `kind`: trimmed, masked, retried, budget, cleaned, untrained,
-    suggestion (a part of a Thinker's suggestion was not followed)."""
+    """Something worth telling. `kind`: trimmed, masked, retried, budget, cleaned, untrained, warning (something odd
+    about a reply), suggestion (a part of a Thinker's suggestion was not followed)."""
 
     kind: str
     message: str

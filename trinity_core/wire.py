@@ -38,6 +38,8 @@ _SECRET_SHAPE = re.compile(
 _SECRET_HEADER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]{8,}")
 _SECRET_QUERY = re.compile(r"(?i)([?&](?:key|api_key|apikey|token|access_token|secret)=)[^&\s\"']+")
 REDACTED = "[redacted]"
+_known: set[str] = set()
+"""Keys that this process was given, so that they are taken out of any text whatever their shape."""
 
 
 def new_id() -> str:
@@ -50,8 +52,18 @@ def clean_text(text: str) -> str:
     return _SURROGATES.sub("\ufffd", text)
 
 
+def remember_secret(value: str) -> None:
+    """From now on `redact` takes `value` out of every text. Shorter than six characters it is left alone: so short
+    a text occurs by chance."""
+    if len(value) >= 6:
+        _known.add(value)
+
+
 def redact(text: str) -> str:
-    """`text` without anything shaped like a key, a bearer token or a key in a URL's query."""
+    """`text` without any key this process was given, and without anything shaped like a key, a bearer token or a key
+    in a URL's query."""
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, REDACTED)
     text = _SECRET_QUERY.sub(rf"\1{REDACTED}", text)
     text = _SECRET_HEADER.sub(rf"\1 {REDACTED}", text)
     return _SECRET_SHAPE.sub(REDACTED, text)

@@ -1,7 +1,8 @@
 """The page as a whole: one Blocks with its tabs, and the server that shows it.
 
 What is configured here on purpose: nothing leaves the machine (no analytics, no share link, no fonts), every
-event is private, Gradio's own run history in the browser is off, and a server that others can reach needs a login.
+event is private, Gradio's own run history in the browser is off, and a server that others can reach needs a login
+for the page and a key for the endpoint under /v1.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ import assets
 from trinity_core.config import Settings
 from trinity_core.errors import ConfigError
 from trinity_core.types import AgentSpec
+from ui.api import Access, Api
 from ui.jobs import RunManager
 from ui.security import Guard, is_loopback
+from ui.tabs import pool as pool_tab
 from ui.tabs import run as run_tab
 from ui.tabs import traces as traces_tab
 
 if TYPE_CHECKING:
     from storage.store import Store
+    from trinity_core.agents.pool import Roster
     from trinity_core.session.loading import CoordinatorStatus
     from trinity_core.session.methods import Methods
 
@@ -46,14 +50,21 @@ _LOG_OUT = '<a class="tr-button" href="logout" data-testid="log-out">Log out</a>
 class Services:
     """What the page needs from the rest of the program.
 
-    `coordinator_status` is asked about once a second while the coordinator loads, and must return at once.
+    `coordinator_status` is asked about once a second while the coordinator loads, and must return at once. `refit`
+    is called after the pool was exchanged.
     """
 
     methods: Methods
     store: Store
-    pool: tuple[AgentSpec, ...]
+    roster: Roster
     coordinator_status: Callable[[], CoordinatorStatus]
     settings: Settings
+    refit: Callable[[], None] = lambda: None
+
+    @property
+    def pool(self) -> tuple[AgentSpec, ...]:
+        """The members of now, in order."""
+        return self.roster.specs
 
 
 def build(services: Services, runs: RunManager, *, login: bool = False) -> gr.Blocks:
@@ -71,10 +82,12 @@ def build(services: Services, runs: RunManager, *, login: bool = False) -> gr.Bl
             elem_id="trinity-head",
         )
         with gr.Tabs(elem_id="tabs", selected="run") as tabs:
-            with gr.Tab("Run", id="run", elem_id="tab-run"):
-                run_tab.build(page, services, runs)
+            with gr.Tab("Run", id="run", elem_id="tab-run") as tab:
+                run_tab.build(page, tab, services, runs)
             with gr.Tab("Traces", id="traces", elem_id="tab-traces", render_children=True) as tab:
                 traces_tab.build(page, tabs, tab, services, login=login)
+            with gr.Tab("Pool", id="pool", elem_id="tab-pool", render_children=True) as tab:
+                pool_tab.build(page, tabs, tab, services)
     return page
 
 
@@ -139,22 +152,24 @@ def launch(
     port: int = 7860,
     *,
     auth: tuple[str, str] | None = None,
+    api_key: str | None = None,
+    server_id: str = "",
     names: tuple[str, ...] = (),
     on_served: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
     grace_s: float = 30.0,
+    keepalive_s: float = 10.0,
 ) -> None:
-    """Serve the page at `host`:`port` until interrupted, terminated, or `stop` is set; then end all runs.
+    """Serve the page and the endpoint at `host`:`port` until interrupted, terminated, or `stop` is set; then end all
+    runs.
 
-    `auth` is a user name and password, needed off loopback; `names` are further host names that lead here.
-    `on_served` is called with the URL once the page is up. A run that nobody watches ends after `grace_s` seconds.
-    Raises ConfigError when the port is taken or a login is missing.
+    `auth` is a user name and password, `api_key` the endpoint's key; both are needed off loopback. With a login and
+    without a key the endpoint is closed. `server_id` names this process, so that a member of the pool that calls its
+    endpoint is noticed. `names` are further host names that lead here. `on_served` is called with the URL once the
+    page is up. A run that nobody watches ends after `grace_s` seconds; a stream of the endpoint says something every
+    `keepalive_s` seconds. Raises ConfigError when the port is taken, or a login or key is missing.
     """
-    if not is_loopback(host) and auth is None:
-        raise ConfigError(
-            f"{host} can be reached by other machines, so a login is needed. Name an environment variable that "
-            "holds user:password with --auth-env, or leave out --host to serve this machine only."
-        )
+    _check_access(host, auth, api_key)
     _check_port(host, port)
     stop = stop or threading.Event()
     if threading.current_thread() is threading.main_thread():
@@ -163,7 +178,14 @@ def launch(
     try:
         page = build(services, runs, login=auth is not None)
         page.queue(max_size=64, default_concurrency_limit=8)
-        page.launch(**_options(services, host, port, auth, names))
+        access = Access(
+            key=api_key,
+            owner=f"user:{auth[0]}" if auth else "api",
+            server_id=server_id,
+            closed=auth is not None and api_key is None,
+        )
+        api = Api(services.methods, runs, services.store, access, keepalive_s=keepalive_s)
+        page.launch(**_options(services, host, port, auth, names, api))
         try:
             if on_served is not None:
                 on_served(f"http://{f'[{host}]' if ':' in host.strip('[]') else host}:{port}/")
@@ -172,13 +194,29 @@ def launch(
         except KeyboardInterrupt:
             pass  # Ctrl+C is how this command ends
         finally:
+            runs.shutdown()  # first, so that no open stream holds the server up
             page.close(verbose=False)
     finally:
         runs.shutdown()
 
 
+def _check_access(host: str, auth: tuple[str, str] | None, api_key: str | None) -> None:
+    """Raise ConfigError when other machines could use this one without showing who they are."""
+    if is_loopback(host):
+        return
+    for given, what, how in (
+        (auth, "a login is needed", "user:password with --auth-env"),
+        (api_key, "an API key is needed", "a key of your choice for the endpoint with --api-key-env"),
+    ):
+        if not given:
+            raise ConfigError(
+                f"{host} can be reached by other machines, so {what}. Name an environment variable that holds {how}, "
+                "or leave out --host to serve this machine only."
+            )
+
+
 def _options(
-    services: Services, host: str, port: int, auth: tuple[str, str] | None, names: tuple[str, ...]
+    services: Services, host: str, port: int, auth: tuple[str, str] | None, names: tuple[str, ...], api: Api
 ) -> dict[str, Any]:
     return {
         "server_name": host,
@@ -202,5 +240,8 @@ def _options(
         "favicon_path": assets.path("favicon.svg"),
         "theme": _theme(),
         "head": _head(),
-        "app_kwargs": {"middleware": [Middleware(Guard, host=host, port=port, names=names)]},
+        "app_kwargs": {
+            "middleware": [Middleware(Guard, host=host, port=port, names=names)],
+            "routes": api.routes(),
+        },
     }

@@ -6,9 +6,10 @@ one answer and keeps them in an append-only list; a page only tails that list, f
 Invariants:
 - Whoever is not the owner of a run gets nothing: no events, no Stop, not even whether the run exists.
 - A run that nobody has tailed for `grace_s` seconds is stopped; Stop takes effect within a second, by force if
-  the method does not end by itself.
+  the method does not end by itself. Whoever gives up waiting for `start` has stopped the run.
 - Every run ends with exactly one `RunFinished`, also when the method breaks or is cut off.
 - A finished run leaves memory after `keep_s` seconds; from then on only the store knows it.
+- What an unforeseen exception says is logged without keys, and never part of an event.
 
 Not covered: training and evaluation jobs, which go on until they are stopped.
 """
@@ -20,13 +21,15 @@ import contextlib
 import logging
 import threading
 import time
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from trinity_core.errors import Cancelled, TrinityError
+from trinity_core.errors import AgentError, Cancelled, TrinityError
 from trinity_core.types import AnyRunEvent, Failure, RunFinished, Status, StopReason
+from trinity_core.wire import redact
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -41,6 +44,11 @@ _FIRST_EVENT_S = 2.0
 """How long `start` waits for a refusal (a question that cannot be used) before it returns."""
 _FORCE_S = 0.7
 """A method that has not ended this long after Stop is cut off."""
+
+
+def log_fault(what: str, error: BaseException) -> None:
+    """Log where an unforeseen exception came from, without any key that its text may hold."""
+    _log.error("%s broke:\n%s", what, redact("".join(traceback.format_exception(error))))
 
 
 class Answers(Protocol):
@@ -105,20 +113,27 @@ class RunManager:
 
     # --- The public face ----------------------------------------------------------------------------------
 
-    async def start(self, request: RunRequest) -> str:
+    async def start(self, request: RunRequest, *, wait_s: float = _FIRST_EVENT_S) -> str:
         """Begin to answer `request` and return its run id.
 
-        Raises the method's InputError (or another TrinityError) when it refuses the request at once.
+        Raises the method's InputError (or another TrinityError) when it refuses the request within `wait_s` seconds,
+        and TrinityError while the manager shuts down.
         """
-        return await asyncio.wrap_future(self._submit(self._start(request)))
+        starting = self._submit(self._start(request, wait_s))
+        try:
+            return await asyncio.wrap_future(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TrinityError):
+                self._submit(self._abandon(request.run_id))
+            raise
 
     async def tail(
-        self, run_id: str, owner: str | None, after_seq: int = -1
-    ) -> AsyncIterator[tuple[AnyRunEvent, ...]]:
+        self, run_id: str, owner: str | None, after_seq: int = -1, *, beat_s: float = 1.0
+    ) -> AsyncGenerator[tuple[AnyRunEvent, ...], None]:
         """Batches of the events with `seq` above `after_seq`, until the run has ended.
 
-        An empty batch comes about every second while nothing happens, so that a consumer that is gone is noticed.
-        An unknown run, or one of another owner, yields nothing.
+        An empty batch comes about every `beat_s` seconds while nothing happens, so that a consumer that is gone is
+        noticed. An unknown run, or one of another owner, yields nothing.
         """
         run = self._mine(run_id, owner)
         if run is None:
@@ -140,7 +155,7 @@ class RunManager:
                 if len(run.events) > position:
                     continue
                 try:
-                    await asyncio.wait_for(waiter.ready.wait(), min(1.0, self._grace_s / 3))
+                    await asyncio.wait_for(waiter.ready.wait(), min(beat_s, self._grace_s / 3))
                 except TimeoutError:
                     continue
         finally:
@@ -152,7 +167,8 @@ class RunManager:
         run = self._mine(run_id, owner)
         if run is None or run.finished:
             return False
-        self._submit(self._stop(run))
+        with contextlib.suppress(TrinityError):  # shutting down, which stops it too
+            self._submit(self._stop(run))
         return True
 
     def knows(self, run_id: str, owner: str | None) -> bool:
@@ -185,13 +201,17 @@ class RunManager:
             self._loop.close()
 
     def _submit(self, work: Coroutine[object, object, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise TrinityError("Trinity is shutting down. Start it again.") from None
 
     def _mine(self, run_id: str, owner: str | None) -> _Run | None:
         run = self._runs.get(run_id)
         return run if run is not None and run.owner == owner else None
 
-    async def _start(self, request: RunRequest) -> str:
+    async def _start(self, request: RunRequest, wait_s: float) -> str:
         if request.run_id in self._runs:
             raise TrinityError(f"The run {request.run_id} exists already.")
         stop = asyncio.Event()
@@ -204,7 +224,7 @@ class RunManager:
             run.waiters.add(waiter)
         if not run.events and run.refusal is None:
             with contextlib.suppress(TimeoutError):  # still getting ready, for example loading a model
-                await asyncio.wait_for(waiter.ready.wait(), _FIRST_EVENT_S)
+                await asyncio.wait_for(waiter.ready.wait(), wait_s)
         with run.lock:
             run.waiters.discard(waiter)
         if run.refusal is not None:
@@ -225,9 +245,10 @@ class RunManager:
         except TrinityError as error:
             if not run.events:
                 run.refusal = error
-            failure = Failure(getattr(error, "kind", "internal"), str(error))
+            kind = error.kind if isinstance(error, AgentError) else type(error).__name__
+            failure = Failure(kind, redact(str(error)))
         except Exception as error:
-            _log.exception("run %s broke", run.run_id)
+            log_fault(f"run {run.run_id}", error)
             failure = Failure("internal", f"Trinity itself failed ({type(error).__name__}); the log has the details.")
         finally:
             run.ended = time.monotonic()
@@ -249,6 +270,11 @@ class RunManager:
         if run.task is not None and not run.task.done():
             await asyncio.wait({run.task}, timeout=_FORCE_S)
             run.task.cancel()
+
+    async def _abandon(self, run_id: str) -> None:
+        run = self._runs.get(run_id)
+        if run is not None:
+            await self._stop(run)
 
     async def _reap(self) -> None:
         """Stop what nobody watches and forget what ended long ago."""

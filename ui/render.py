@@ -11,11 +11,24 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from trinity_core.types import Failure, Finish, Message, Note, Role, Status, StopReason, Suggestion, Usage, Verdict
+from trinity_core.types import (
+    Failure,
+    Finish,
+    Limits,
+    Message,
+    Note,
+    Role,
+    Status,
+    StopReason,
+    Suggestion,
+    Usage,
+    Verdict,
+)
 from ui.plots import letter
 from ui.view import CallView, RunView
 
 if TYPE_CHECKING:
+    from trinity_core.agents.meter import Spent
     from trinity_core.session.loading import CoordinatorStatus
 
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
@@ -105,6 +118,51 @@ def tokens(usage: Usage) -> str:
     into = "?" if usage.input is None else f"{usage.input:,}"
     out = "?" if usage.output is None else f"{usage.output:,}"
     return f"{into} → {out} tokens"
+
+
+def money(cost: float | None, unpriced: int = 0) -> str:
+    """What was paid: dollars as far as they are known, and how many calls of unknown cost there are besides.
+
+    Nothing at all when nobody charges; what is not known is never shown as 0.
+    """
+    if cost is None:
+        return "cost unknown" if unpriced else ""
+    return f"{dollars(cost)} + {_calls(unpriced)} of unknown cost" if unpriced else dollars(cost)
+
+
+def dollars(cost: float) -> str:
+    """An amount to a hundredth of a cent. A smaller one does not read as nothing, and nothing is not so precise."""
+    if cost == 0:
+        return "$0.00"
+    return "under $0.0001" if 0 < cost < 0.00005 else f"${cost:,.4f}"
+
+
+def _calls(count: int) -> str:
+    return f"{count:,} call{'' if count == 1 else 's'}"
+
+
+def day_total(spent: Spent, limits: Limits) -> str:
+    """One line: what was spent today, and the limits of the day. Empty while nothing is, and nothing is limited."""
+    limit = [
+        _calls(limits.calls) if limits.calls is not None else "",
+        f"{limits.tokens:,} tokens" if limits.tokens is not None else "",
+        f"${limits.cost:,.2f}" if limits.cost is not None else "",
+    ]
+    limit = [part for part in limit if part]
+    if not spent.calls and not limit:
+        return ""
+    used = [_calls(spent.calls)]
+    if limits.tokens is not None:
+        used.append(f"{spent.tokens:,} tokens")
+    if spent.unpriced < spent.calls or spent.cost:
+        used.insert(0, f"${spent.cost:,.2f}" if spent.cost >= 0.1 else dollars(spent.cost))
+    parts = [", ".join(used)]
+    if spent.unpriced:
+        whose = "all" if spent.unpriced == spent.calls else f"{spent.unpriced:,}"
+        parts.append(f"{whose} of unknown cost")
+    if limit:
+        parts.append(f"limit {', '.join(limit)}")
+    return f'<p class="tr-day" data-testid="day-total">Today: {esc("; ".join(parts))}</p>'
 
 
 def role_badge(role: Role | None) -> str:
@@ -225,7 +283,8 @@ def _error(call: CallView) -> str:
 
 
 def _facts(call: CallView) -> str:
-    facts = [seconds(call.seconds), tokens(call.usage), f"${call.cost:.4f}" if call.cost is not None else ""]
+    paid = "from stored replies" if call.reused else money(call.cost, call.unpriced)
+    facts = [seconds(call.seconds), tokens(call.usage), paid]
     if call.decision is not None:
         decision = call.decision
         if call.agent in decision.agent_probs:
@@ -255,10 +314,12 @@ def _lane_end(view: RunView) -> str:
             "reads the conversation and chooses…</li>"
         )
     finished = view.finished
+    paid = money(*view.spent)
     return (
         f'<li class="tr-end tr-end-{finished.status.value}" data-testid="run-end" '
         f'data-stop-reason="{finished.stop_reason.value}"><span class="tr-node" aria-hidden="true"></span>'
-        f"<b>{STATUS_WORDS[finished.status]}</b>: {STOP_WORDS[finished.stop_reason]}</li>"
+        f"<b>{STATUS_WORDS[finished.status]}</b>: {STOP_WORDS[finished.stop_reason]}"
+        f"{f' · {paid}' if paid else ''}</li>"
     )
 
 
@@ -357,14 +418,14 @@ def status_line(view: RunView, now: float) -> str:
         totals = view.finished.totals
         words.append(STOP_WORDS[view.finished.stop_reason])
         words.append(f"{totals.turns} turn{'s' if totals.turns != 1 else ''}")
-        words += [text for text in (tokens(totals.usage),) if text]
-        words += [f"${totals.cost:.4f}"] if totals.cost is not None else []
+        words += [text for text in (tokens(totals.usage), money(*view.spent)) if text]
     elif view.started is not None:
         turn = view.calls[-1].turn if view.calls else 1
         words.append(f"turn {turn} of at most {view.started.params.max_turns}")
         if view.current is not None:
             role = f" as {ROLE_WORDS[view.current.role]}" if view.current.role else ""
             words.append(f"{esc(view.current.agent)}{role}")
+        words += [text for text in (money(*view.spent),) if text]
     running = status in (Status.RUNNING, Status.QUEUED)
     clock = f'<time class="tr-clock" data-elapsed="{elapsed:.1f}">{seconds(elapsed)}</time>'
     return (

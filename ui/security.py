@@ -5,12 +5,14 @@
   cannot be rebound.
 - Origin: a request that names another origin gets 403, whatever its method.
 - Token: a request that may change something needs the token of this process, which only `GET /` hands out, as a
-  cookie that scripts cannot read and that other sites' pages cannot send. Without it: 403.
+  cookie that scripts cannot read and that other sites' pages cannot send. Without it: 403. The endpoint under /v1
+  needs none: it reads no cookie, so another site's page has nothing to lend, and hosts and origins are checked there
+  too. Its refusals are JSON.
 - Owner: each browser gets a random, lasting cookie. The owner of runs is a hash of it (or the login's name), so
   a stored or exported trace does not give away the cookie.
 - Headers: the page may load and talk to this server only, and cannot be framed.
 
-Not covered: the user name and password, which Gradio checks, and transport encryption.
+Not covered: the user name and password, which Gradio checks, the endpoint's key (`api`), and transport encryption.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trinity_core.wire import new_id
+from ui.api_errors import ApiError, is_api
 
 OWNER_COOKIE = "trinity_owner"
 _OWNER = re.compile(r"^[A-Za-z0-9_-]{32,64}$")
@@ -106,6 +111,16 @@ def _cookies(header: str) -> dict[str, str]:
     return found
 
 
+def _path(scope: Scope) -> str:
+    """The path as routes see it: without the prefix under which a proxy serves the page."""
+    path, prefix = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(prefix) :] if prefix and path.startswith(prefix + "/") else path
+
+
+def _refusal(message: str, status: int, code: str, api: bool) -> Response:
+    return ApiError(message, status, code=code).response(new_id()) if api else PlainTextResponse(message, status)
+
+
 class Guard:
     """ASGI middleware for the rules above.
 
@@ -138,15 +153,16 @@ class Guard:
 
         await self.app(scope, receive, guarded)
 
-    def _refuse(self, scope: Scope, headers: Headers, cookies: dict[str, str]) -> PlainTextResponse | None:
+    def _refuse(self, scope: Scope, headers: Headers, cookies: dict[str, str]) -> Response | None:
         host = headers.get("host", "")
+        api = scope["type"] == "http" and is_api(_path(scope))
         if not self._serves(host):
-            return PlainTextResponse("This server does not answer to that host name.", 400)
+            return _refusal("This server does not answer to that host name.", 400, "host_refused", api)
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            return PlainTextResponse("Requests from other sites are refused.", 403)
+            return _refusal("Requests from other sites are refused.", 403, "origin_refused", api)
         method = scope.get("method", "WEBSOCKET")
-        if method in _SAFE_METHODS:
+        if api or method in _SAFE_METHODS:
             return None
         sent = cookies.get(self.token_cookie, "")
         if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.token.encode("ascii")):

@@ -27,6 +27,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("verdict", "Verdict", ""),
     ("stop_reason", "Ended", "tr-wider"),
     ("tokens", "Tokens", "tr-wider tr-num"),
+    ("cost", "Cost", "tr-wider tr-num"),
     ("seconds", "Took", "tr-wider tr-num"),
 )
 """Sort key, heading, and the classes by which the style sheet leaves the column out where there is no room."""
@@ -102,6 +103,7 @@ def _row(row: RunSummary, selected: str | None) -> str:
         f"<td>{verdict}</td>",
         f'<td class="tr-wider tr-ended">{_ended(row)}</td>',
         f'<td class="tr-wider tr-dim tr-num">{"" if row.tokens is None else f"{row.tokens:,}"}</td>',
+        f'<td class="tr-wider tr-dim tr-num">{render.money(row.cost, row.unpriced)}</td>',
         f'<td class="tr-wider tr-dim tr-num">{render.seconds(row.seconds)}</td>',
     )
     chosen = "true" if row.id == selected else "false"
@@ -220,7 +222,7 @@ def _facts(run: StoredRun) -> str:
         facts += [
             ("Turns and calls", f"{totals.turns} turns, {totals.calls} calls"),
             ("Tokens", render.tokens(totals.usage)),
-            ("Cost", "" if totals.cost is None else f"${totals.cost:.4f}"),
+            ("Cost", render.money(totals.cost, totals.unpriced)),
             ("Time taken", render.seconds(totals.seconds)),
             ("Coordinator's part", render.seconds(totals.encode_ms / 1000) if totals.encode_ms else ""),
         ]
@@ -244,7 +246,8 @@ def _turn(turn: StoredTurn) -> str:
         ("Time taken", render.seconds(turn.seconds)),
         ("First token after", render.seconds(turn.first_token_s)),
         ("Tokens", _usage(turn)),
-        ("Cost", "" if turn.cost is None else f"${turn.cost:.4f}"),
+        ("Calls", str(turn.calls) if turn.calls != 1 and not turn.reused else ""),
+        ("Cost", "from stored replies" if turn.reused else render.money(turn.cost, turn.unpriced)),
         ("Request id", esc(turn.request_id or "")),
     ]
     parts = [_list(facts)]

@@ -54,6 +54,9 @@ class CallView:
     first_token_s: float | None = None
     seconds: float | None = None
     request_id: str | None = None
+    calls: int = 1
+    unpriced: int = 0
+    reused: bool = False
     error: Failure | None = None
 
     @property
@@ -150,7 +153,7 @@ class RunView:
         if event.error is not None:
             call.status = Status.CANCELLED if event.error.kind == "cancelled" else Status.FAILED
         for name in ("agent", "role", "text", "reasoning", "raw", "verdict", "suggestion", "usage", "finish", "cost",
-                     "first_token_s", "seconds", "request_id", "error"):  # fmt: skip
+                     "first_token_s", "seconds", "request_id", "calls", "unpriced", "reused", "error"):  # fmt: skip
             setattr(call, name, getattr(event, name))
 
     # --- Questions the page asks --------------------------------------------------------------------------
@@ -169,6 +172,15 @@ class RunView:
         if self.calls and self.calls[-1].status is Status.RUNNING and self.finished is None:
             return self.calls[-1]
         return None
+
+    @property
+    def spent(self) -> tuple[float | None, int]:
+        """Dollars so far as far as they are known (None: none are), and the number of calls of unknown cost."""
+        if self.finished is not None:
+            return self.finished.totals.cost, self.finished.totals.unpriced
+        made = [call for call in self.calls if not call.reused]
+        known = [call.cost for call in made if call.cost is not None]
+        return sum(known) if known else None, sum(call.unpriced for call in made)
 
     @property
     def answer(self) -> str | None:

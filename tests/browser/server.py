@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from storage.store import Store
-from tests.fakes import FakePool, ScriptedAgent
+from tests.fakes import ScriptedAgent
+from trinity_core.agents.base import Wiring
+from trinity_core.agents.keys import Keys
+from trinity_core.agents.meter import Meter
+from trinity_core.agents.pool import KINDS, Kind, PoolFile, Roster, load_pool
 from trinity_core.config import Settings, login_from
 from trinity_core.coordinator.policy import Choice, Policy
 from trinity_core.errors import AgentError
 from trinity_core.session.loading import CoordinatorStatus
 from trinity_core.session.methods import Methods
-from trinity_core.types import Decision, Finish, LoopState, Mode, Piece, Reply, Request, Reset, Role, Usage
+from trinity_core.types import AgentSpec, Decision, Finish, LoopState, Mode, Piece, Reply, Request, Reset, Role, Usage
 from ui.build import Services, launch
 
 AGENTS = ("smollm2", "symbolic", "lexical", "calendar", "general")
@@ -98,18 +103,22 @@ def main() -> None:
     options.add_argument("--auth-env")
     given = options.parse_args()
     settings = Settings.load(home=given.home)
-    pool = FakePool(*(Member(name) for name in AGENTS))
+    scripted = Kind(lambda spec, wiring: Member(spec.name), lambda spec: None)
+    cast(dict[str, Kind], KINDS)["scripted"] = scripted
+    store = Store.open(settings.db_url)
+    file = load_pool(settings) if settings.pool else PoolFile(tuple(AgentSpec(name, "scripted") for name in AGENTS))
+    pool = Roster(file, Wiring(Keys(), Meter(store, file.day)))
 
-    async def coordinator() -> Policy:
+    async def coordinator(agents: Sequence[str]) -> Policy:
         return HeadLike()
 
-    store = Store.open(settings.db_url)
     status = CoordinatorStatus("ready", "The coordinator is ready.", 1.0, "test-backbone", HeadLike.checkpoint_id)
-    services = Services(Methods(pool, coordinator), store, pool.specs, lambda: status, settings)
+    services = Services(Methods(pool, coordinator, store), store, pool, lambda: status, settings)
     try:
         login = login_from(given.auth_env) if given.auth_env else None
         launch(services, port=given.port, auth=login, grace_s=given.grace)
     finally:
+        pool.wiring.meter.close()
         store.close()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import gradio as gr
 import pytest
 from playwright.sync_api import expect
 
@@ -16,6 +18,7 @@ from storage.store import Store
 from tests.browser.conftest import KEY, Visit, ask, card, ended, no_sideways_scroll
 from tests.browser.server import HOSTILE
 from trinity_core.types import Status
+from ui.tabs.run import remembered
 
 
 def test_a_question_is_answered_turn_by_turn(visit: Visit) -> None:
@@ -278,9 +281,15 @@ def test_the_settings_reach_the_run_and_survive_a_refresh(visit: Visit) -> None:
     page.click("#run-params button")
     page.fill("#run-seed input", "7")
     page.keyboard.press("Tab")
+    expect(page.locator("#run-reuse input")).not_to_be_checked()
     page.wait_for_timeout(300)
+    remembered = page.evaluate("JSON.stringify(localStorage)")
+    page.check("#run-reuse input")
+    page.wait_for_function("before => JSON.stringify(localStorage) !== before", arg=remembered)
     page.reload()
-    expect(page.get_by_role("radio", name="Only lexical")).to_be_checked()
+    expect(page.get_by_role("radio", name="Only lexical")).to_be_checked(timeout=15_000)
+    page.click("#run-params button")
+    expect(page.locator("#run-reuse input")).to_be_checked()
     ask(page, "one call")
     ended(page, "turns_exhausted")
     expect(page.locator("#run-lane .tr-card")).to_have_count(1)
@@ -288,6 +297,37 @@ def test_the_settings_reach_the_run_and_survive_a_refresh(visit: Visit) -> None:
     page.click("#tab-traces-button")
     page.locator("#traces-table tr[data-id]").first.click()
     expect(page.locator("#trace-detail dl").first).to_contain_text("7")
+    page.get_by_text("Parameters", exact=True).click()
+    expect(page.locator("#trace-detail")).to_contain_text('"reuse": true')
+
+
+def test_settings_that_were_only_looked_at_are_not_sent(visit: Visit, home: Path) -> None:
+    page = visit()
+    page.click("#run-params button")
+    expect(page.locator("#run-temperature input, #run-temperature textarea")).to_have_value("")
+    ask(page, "only looked at")
+    ended(page, "accepted")
+    with sqlite3.connect(home / "trinity.db") as db:
+        (params,) = db.execute("SELECT params FROM runs WHERE question LIKE '%only looked at%'").fetchone()
+    assert json.loads(params)["sampling"]["temperature"] is None
+
+
+@pytest.mark.parametrize(
+    ("saved", "kept"),
+    [
+        (["random", 3, "sample", None, 64, 7, False, True], 8),
+        (["random", 3, "sample", None, 64, 7, False], 7),  # from a page that had no eighth setting
+        (["single:gone", 3, "sample", None, 64, 7, False, True], 0),
+        ([], 0),
+        (None, 0),
+        ("random", 0),
+        (["random"] * 9, 0),
+    ],
+)
+def test_what_a_browser_remembers_is_used_as_far_as_it_goes(saved: object, kept: int) -> None:
+    got = remembered(saved, ("coordinator", "random"))
+    assert isinstance(saved, list) or not kept
+    assert got == [*(saved[:kept] if isinstance(saved, list) else ()), *[gr.skip()] * (8 - kept)]
 
 
 def test_the_keyboard_does_everything(visit: Visit) -> None:

@@ -39,7 +39,7 @@ def _run(number: int) -> StoredRun:
         StopReason.ACCEPTED if accepted else StopReason.TURNS_EXHAUSTED, messages=(Message("user", question),),
         answer=HOSTILE if number == 5 else f"result {number}", answer_turn=1,
         pool=(AgentSpec("symbolic", "symbolic"),), turns=turns,
-        totals=Totals(2, 2, Usage(20, number + 5), None, 1.5), created_at=AT + number,
+        totals=Totals(2, 2, Usage(20, number + 5), None, seconds=1.5), created_at=AT + number,
         finished_at=AT + number + 1.5,
     )  # fmt: skip
 

@@ -1,57 +1,100 @@
 """The pool: which agents exist, in which order, read from `pool.toml` or, without that file, the embedded four.
 
-    [[agents]]
-    name = "smollm2"            # letters, digits, . _ - (at most 64); it labels the agent's turns
-    kind = "smollm2"            # smollm2 | symbolic | lexical | calendar | gguf
-    description = "A small general model"
-    enabled = true              # default
-    model = "/models/big.gguf"  # kind gguf only: the file
-    [agents.options]            # the kind's own settings; smollm2 and gguf: see `local.py`
-    max_tokens = 96
+    [budget.run]                # optional. A call that could exceed a limit is not made
+    calls = 20                  # likewise tokens, and cost in dollars
+    [budget.day]                # the same for all remote calls of a calendar day
+    cost = 2.5
 
-The order of the entries is the order of the pool. A disabled entry is checked but left out.
+    [[agents]]
+    name = "gpt"                # letters, digits, . _ - (at most 64); it labels the agent's turns
+    kind = "openai"             # see KINDS below
+    base_url = "https://api.openai.com/v1"      # remote kinds; default: the provider's own
+    model = "gpt-5.5"           # the provider's name; kind gguf: the file; kind transformers: the folder or id
+    key_env = "OPENAI_API_KEY"  # the environment variable that holds the key
+    description = "A frontier model"
+    enabled = true              # default
+    [agents.options]            # what shapes a reply; each kind has its own, see openai.py, local.py, ...
+    effort = "low"
+    [agents.service]            # how calls are made: time limits, rates, price; see service.py
+    concurrency = 4
+
+The order of the entries is the order of the pool. A disabled entry is checked but takes no part.
 
 Invariants: names are unique whatever their case; `trinity` (the whole system as a model of the API) and `any` (a
 Thinker's word for no agent in particular) are no names. No key is accepted anywhere in the file: specs are kept with
 every run and shown in the page. Agents are built on first use, so reading a pool loads no model and imports no
 solver. Every problem is a PoolError that names the file, the entry and the fix.
 
-Not covered: writing the file, and watching it for changes. The pool of the paper (section 4) is seven remote models.
+Not covered: writing the file (`poolfile`), and watching it for changes. The pool of the paper (section 4) is seven
+remote models.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+import importlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from trinity_core import wire
-from trinity_core.agents.base import Agent
+from trinity_core.agents import prices
+from trinity_core.agents.base import Agent, Wiring
+from trinity_core.agents.formats import Format
+from trinity_core.agents.keys import Keys
+from trinity_core.agents.meter import Meter
 from trinity_core.config import Settings
 from trinity_core.errors import PoolError
-from trinity_core.types import AgentSpec
+from trinity_core.types import AgentSpec, Limits
 
 RESERVED = ("trinity", "any")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FIELDS = {"name": str, "kind": str, "description": str, "enabled": bool, "model": str, "options": dict}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELDS = {
+    "name": str,
+    "kind": str,
+    "description": str,
+    "enabled": bool,
+    "model": str,
+    "base_url": str,
+    "key_env": str,
+    "options": dict,
+    "service": dict,
+}
 _IN_WORDS = {str: "a text in quotes", bool: "true or false", dict: "a table ([agents.options])"}
+_FORMATS = {
+    "openai": ("trinity_core.agents.openai", "OPENAI"),
+    "anthropic": ("trinity_core.agents.anthropic", "ANTHROPIC"),
+    "gemini": ("trinity_core.agents.gemini", "GEMINI"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of agent. `check` looks at a spec without building anything and raises PoolError; `build` imports
-    what it needs only when it is called."""
+    what it needs only when it is called. `remote`: it is called over the network, in a wire format of that name."""
 
-    build: Callable[[AgentSpec], Agent]
+    build: Callable[[AgentSpec, Wiring], Agent]
     check: Callable[[AgentSpec], None]
+    remote: bool = False
 
 
-def _build_local(spec: AgentSpec) -> Agent:
+def format_of(kind: str) -> Format:
+    """The wire format of a remote kind. Raises PoolError for any other."""
+    if kind not in _FORMATS:
+        raise PoolError(f"Kind {kind} is not called over the network. Remote kinds: {', '.join(_FORMATS)}.")
+    module, name = _FORMATS[kind]
+    found: Format = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _build_local(spec: AgentSpec, wiring: Wiring) -> Agent:
     from trinity_core.agents.local import LlamaAgent
 
     return LlamaAgent(spec)
@@ -60,6 +103,7 @@ def _build_local(spec: AgentSpec) -> Agent:
 def _check_local(spec: AgentSpec) -> None:
     from trinity_core.agents.local import LlamaOptions, weights
 
+    _is_local(spec)
     LlamaOptions.read(spec)
     if spec.kind == "smollm2":
         if spec.model is not None:
@@ -68,28 +112,84 @@ def _check_local(spec: AgentSpec) -> None:
         weights(spec)
 
 
-def _build_specialist(spec: AgentSpec) -> Agent:
+def _build_specialist(spec: AgentSpec, wiring: Wiring) -> Agent:
     from trinity_core.agents.specialists import specialist
 
     return specialist(spec)
 
 
 def _check_specialist(spec: AgentSpec) -> None:
+    _is_local(spec)
     if spec.model is not None or spec.options:
         surplus = "model" if spec.model is not None else "options"
         raise PoolError(f"Agent {spec.name}: kind {spec.kind} takes no {surplus}. Remove it.")
 
 
+def _build_hf(spec: AgentSpec, wiring: Wiring) -> Agent:
+    from trinity_core.agents import hf
+
+    return hf.build(spec, wiring)
+
+
+def _check_hf(spec: AgentSpec) -> None:
+    from trinity_core.agents import hf
+
+    _is_local(spec)
+    hf.check(spec)
+
+
+def _is_local(spec: AgentSpec) -> None:
+    for name in ("base_url", "key_env", "service"):
+        if getattr(spec, name):
+            raise PoolError(
+                f"Agent {spec.name}: kind {spec.kind} runs on this machine and takes no {name}. Remove it, or "
+                f"choose one of the kinds {', '.join(_FORMATS)}."
+            )
+
+
+def _build_remote(spec: AgentSpec, wiring: Wiring) -> Agent:
+    from trinity_core.agents.remote import RemoteAgent
+
+    return RemoteAgent(spec, format_of(spec.kind), wiring)
+
+
+def _check_remote(spec: AgentSpec) -> None:
+    from trinity_core.agents.net import check_url
+    from trinity_core.agents.service import Service
+
+    form = format_of(spec.kind)
+    if not spec.model:
+        raise PoolError(f'Agent {spec.name}: model is missing. Add model = "...", as the provider calls it.')
+    base_url = spec.base_url or form.default_base_url
+    if not base_url:
+        raise PoolError(f'Agent {spec.name}: base_url is missing. Add base_url = "http://...", often ending in /v1.')
+    try:
+        check_url(base_url)
+    except PoolError as error:
+        raise PoolError(f"Agent {spec.name}: {error}") from None
+    if spec.key_env is not None and not _VARIABLE.fullmatch(spec.key_env):
+        raise PoolError(
+            f"Agent {spec.name}: key_env must be the name of an environment variable, for example OPENAI_API_KEY, "
+            "not the key itself."
+        )
+    form.check(spec)
+    Service.read(spec)
+
+
 _LOCAL = Kind(_build_local, _check_local)
 _SPECIALIST = Kind(_build_specialist, _check_specialist)
+_REMOTE = Kind(_build_remote, _check_remote, remote=True)
 KINDS: Mapping[str, Kind] = {
     "smollm2": _LOCAL,
     "symbolic": _SPECIALIST,
     "lexical": _SPECIALIST,
     "calendar": _SPECIALIST,
     "gguf": _LOCAL,
+    "transformers": Kind(_build_hf, _check_hf),
+    **{name: _REMOTE for name in _FORMATS},
 }
-"""Every kind of agent by name."""
+"""Every kind of agent by name: the embedded four, local models (a GGUF file, a transformers model), and remote ones
+by wire format."""
 
 
 def embedded_specs() -> tuple[AgentSpec, ...]:
@@ -119,21 +219,42 @@ def embedded_specs() -> tuple[AgentSpec, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PoolFile:
+    """What a pool file says: every member in order, disabled ones too, and what a run and a day may spend.
+
+    Raises PoolError when there is no member, none is enabled, a kind is unknown or a name occurs twice."""
+
+    specs: tuple[AgentSpec, ...]
+    run: Limits = field(default_factory=Limits)
+    day: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not self.specs:
+            raise PoolError("The pool has no agent. Add one, or go back to the embedded pool.")
+        seen: dict[str, int] = {}
+        for number, spec in enumerate(self.specs, 1):
+            if spec.kind not in KINDS:
+                raise PoolError(f"Agent {spec.name}: {_unknown_kind(spec.kind)}")
+            if (twin := seen.setdefault(spec.name.casefold(), number)) != number:
+                raise PoolError(
+                    f"entry {number}: the name {spec.name!r} is already taken by entry {twin}. Choose another one."
+                )
+        if not self.enabled:
+            raise PoolError("no agent is enabled. Set enabled = true for at least one of them.")
+
+    @property
+    def enabled(self) -> tuple[AgentSpec, ...]:
+        return tuple(spec for spec in self.specs if spec.enabled)
+
+
 class Pool:
     """The enabled agents in order. Built agents are kept until `aclose`."""
 
-    def __init__(self, specs: tuple[AgentSpec, ...]) -> None:
-        """Raises PoolError when there is no spec, a kind is unknown or a name occurs twice."""
-        if not specs:
-            raise PoolError("The pool has no agent.")
-        seen: set[str] = set()
-        for spec in specs:
-            if spec.kind not in KINDS:
-                raise PoolError(f"Agent {spec.name}: {_unknown_kind(spec.kind)}")
-            if spec.name.casefold() in seen:
-                raise PoolError(f"The pool has two agents called {spec.name!r}. Rename one of them.")
-            seen.add(spec.name.casefold())
-        self._specs = specs
+    def __init__(self, specs: tuple[AgentSpec, ...], wiring: Wiring | None = None) -> None:
+        """Raises PoolError as `PoolFile` does. Without `wiring` remote members count no spending."""
+        self._specs = PoolFile(specs).specs
+        self._wiring = wiring or Wiring(Keys(), Meter())
         self._by_name = {spec.name: spec for spec in specs}
         self._built: dict[str, Agent] = {}
         self._lock = Lock()
@@ -160,8 +281,17 @@ class Pool:
             raise PoolError(f"There is no agent {name!r} in the pool. It has: {', '.join(self.names)}.")
         with self._lock:
             if name not in self._built:
-                self._built[name] = KINDS[spec.kind].build(spec)
+                self._built[name] = KINDS[spec.kind].build(spec, self._wiring)
             return self._built[name]
+
+    def resting(self) -> dict[str, str]:
+        """Members that must not be called for a while because they failed too often, with the reason."""
+        breakers = self._wiring.breakers
+        return {
+            name: reason
+            for name in self.names
+            if name in self._built and name in breakers and (reason := breakers[name].reason()) is not None
+        }
 
     async def aclose(self) -> None:
         """Close every agent that was built, each one even if another fails; then raise the first failure."""
@@ -177,20 +307,93 @@ class Pool:
             raise failures[0]
 
 
-def load_pool(settings: Settings) -> Pool:
+class Roster:
+    """The pool in use, which may be exchanged while runs go on: a run keeps the pool that it began with, and a pool
+    that was replaced is closed when its last run has ended."""
+
+    def __init__(self, file: PoolFile, wiring: Wiring | None = None) -> None:
+        self.wiring = wiring or Wiring(Keys(), Meter())
+        self._lock = Lock()
+        self._leases: dict[Pool, int] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._set(file)
+
+    def _set(self, file: PoolFile) -> None:
+        if any(KINDS[spec.kind].remote for spec in file.enabled):
+            prices.warm()
+        self.file = file
+        self.wiring.meter.day = file.day
+        self._pool = Pool(file.enabled, self.wiring)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._pool.names
+
+    @property
+    def specs(self) -> tuple[AgentSpec, ...]:
+        return self._pool.specs
+
+    @property
+    def limits(self) -> Limits:
+        """What one run may spend."""
+        return self.file.run
+
+    def agent(self, name: str) -> Agent:
+        return self._pool.agent(name)
+
+    def resting(self) -> dict[str, str]:
+        return self._pool.resting()
+
+    @contextmanager
+    def lease(self) -> Iterator[Pool]:
+        """The pool of now, which stays open until this context ends. Enter and leave it on an event loop."""
+        with self._lock:
+            pool = self._pool
+            self._leases[pool] = self._leases.get(pool, 0) + 1
+        try:
+            yield pool
+        finally:
+            with self._lock:
+                self._leases[pool] -= 1
+                left = self._leases[pool] or pool is self._pool
+                if not self._leases[pool]:
+                    del self._leases[pool]
+            if not left:
+                closing = asyncio.get_running_loop().create_task(pool.aclose())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def replace(self, file: PoolFile) -> None:
+        """Use the pool of `file` from the next run on."""
+        with self._lock:
+            old = self._pool
+            self._set(file)
+            busy = old in self._leases
+        self.wiring.breakers.clear()
+        if not busy:
+            await old.aclose()
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+def load_pool(settings: Settings) -> PoolFile:
     """The pool of `settings.pool`, or the embedded one when that is None. Raises PoolError; see the module."""
     if settings.pool is None:
-        return Pool(embedded_specs())
-    return Pool(read_pool(settings.pool))
+        return PoolFile(embedded_specs())
+    return read_pool_file(settings.pool)
 
 
-def read_pool(path: Path) -> tuple[AgentSpec, ...]:
-    """The enabled specs of the file at `path`, in order. Raises PoolError naming the file, the entry and the fix."""
+def read_pool_file(path: Path) -> PoolFile:
+    """The pool of the file at `path`. Raises PoolError naming the file, the entry and the fix."""
     document = _parsed(path)
-    surplus = [name for name in document if name != "agents"]
     entries = document.get("agents")
-    if surplus:
-        raise PoolError(f"{path}: unknown entry {surplus[0]!r}. Only [[agents]] may stand in a pool file.")
+    for name in document:
+        if name not in ("agents", "budget"):
+            raise PoolError(
+                f"{path}: unknown entry {name!r}.{_close(name, ('agents', 'budget'))} Only [[agents]] and [budget] "
+                "may stand in a pool file."
+            )
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise PoolError(
             f"{path}: there is no [[agents]] entry (mind the two pairs of brackets). Add one, or remove "
@@ -199,17 +402,38 @@ def read_pool(path: Path) -> tuple[AgentSpec, ...]:
     specs: list[AgentSpec] = []
     for number, entry in enumerate(entries, 1):
         try:
-            spec = _spec(entry)
-            twin = next((i for i, s in enumerate(specs, 1) if s.name.casefold() == spec.name.casefold()), None)
-            if twin:
-                raise PoolError(f"the name {spec.name!r} is already taken by entry {twin}. Choose another one.")
+            specs.append(spec_of(entry))
         except PoolError as error:
             raise PoolError(f"{path}, entry {number}: {error}") from None
-        specs.append(spec)
-    enabled = tuple(spec for spec in specs if spec.enabled)
-    if not enabled:
-        raise PoolError(f"{path}: no agent is enabled. Set enabled = true for at least one of them.")
-    return enabled
+    try:
+        run, day = _budget(document.get("budget", {}))
+        return PoolFile(tuple(specs), run, day)
+    except PoolError as error:
+        raise PoolError(f"{path}: {error}") from None
+
+
+def _budget(table: Any) -> tuple[Limits, Limits]:
+    if not isinstance(table, dict) or not all(isinstance(part, dict) for part in table.values()):
+        raise PoolError("the budget must be written as [budget.run] and [budget.day].")
+    for name in table:
+        if name not in ("run", "day"):
+            raise PoolError(f"unknown budget {name!r}.{_close(name, ('run', 'day'))} Known: run, day.")
+    return limits_of(table.get("run", {}), "run"), limits_of(table.get("day", {}), "day")
+
+
+def limits_of(table: Mapping[str, Any], what: str) -> Limits:
+    """The budget of a run or a day from calls, tokens and cost (dollars), each optional. Raises PoolError."""
+    known = ("calls", "tokens", "cost")
+    for name, value in table.items():
+        if name not in known:
+            near = _close(name, known)
+            raise PoolError(f"unknown limit {name!r} in budget.{what}.{near} Known: {', '.join(known)}.")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (whole or (name == "cost" and isinstance(value, float))) or not 0 <= value < 2**53:
+            kind = "a number of dollars" if name == "cost" else "a whole number"
+            raise PoolError(f"{name} in budget.{what} must be {kind} of 0 or more, not {value!r}.")
+    cost = table.get("cost")
+    return Limits(table.get("calls"), table.get("tokens"), None if cost is None else float(cost))
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -227,8 +451,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise PoolError(f"{path} is nested too deeply. Write it as in the documentation of the pool file.") from None
 
 
-def _spec(entry: Mapping[str, Any]) -> AgentSpec:
-    """One entry as a spec. Raises PoolError without file and number."""
+def spec_of(entry: Mapping[str, Any]) -> AgentSpec:
+    """One entry of a pool file as a spec, checked as far as that goes without calling anybody. Raises PoolError."""
     _refuse_keys(entry)
     for name, value in entry.items():
         wanted = _FIELDS.get(name)
@@ -257,7 +481,7 @@ def _unknown_kind(kind: str) -> str:
     return f"unknown kind {kind!r}.{_close(kind, KINDS)} Known kinds: {', '.join(KINDS)}."
 
 
-def _close(word: str, known: Mapping[str, Any]) -> str:
+def _close(word: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     near = difflib.get_close_matches(word.lower(), known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -34,7 +34,8 @@ class ReplyStore(Protocol):
 
 
 _EMBEDDED = frozenset({"smollm2", "symbolic", "lexical", "calendar"})
-_MODEL_FILES = frozenset({"local.py", "llama.py", "contract.py", "declines.py"})
+_MODEL_FILES = ("local.py", "llama.py", "contract.py", "declines.py")
+_SPECIALIST_FILES = ("specialists.py", "steps.py", "child.py", "skills/*.py")
 
 
 def reply_key(request: Request) -> str:
@@ -49,7 +50,7 @@ def reply_key(request: Request) -> str:
 def _implementation(model: bool) -> str:
     """Digest of the source of the embedded language model's files, or of the specialists'."""
     folder = Path(__file__).parent
-    files = [path for path in sorted(folder.rglob("*.py")) if (path.name in _MODEL_FILES) is model]
+    files = [path for name in (_MODEL_FILES if model else _SPECIALIST_FILES) for path in sorted(folder.glob(name))]
     files.append(folder.parent / "answers.py")
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 

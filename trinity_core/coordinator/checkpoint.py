@@ -176,6 +176,34 @@ class Checkpoint:
         meta = replace(self.meta, agents=tuple(agents), roles=roles, head=kind, head_params=params)
         return Checkpoint(meta, np.concatenate([self.svf_scales, head]), self.mean, self.std)
 
+    def extended(self, agents: Sequence[str]) -> Checkpoint:
+        """This checkpoint with a row for each of `agents`: those that have none get the mean of the trained agents'
+        rows, behind the others, and are listed in `meta.training["untrained"]`. Itself when none is missing.
+
+        Logits of all other agents and of the roles stay as they are. Raises CheckpointError when there is no trained
+        row to take a mean of, or for a kind of head whose rows cannot be averaged.
+        """
+        meta = self.meta
+        missing = [name for name in dict.fromkeys(agents) if name not in meta.agents]
+        if not missing:
+            return self
+        untrained = [name for name in meta.training.get("untrained", ()) if name in meta.agents]
+        trained = [row for row, name in enumerate(meta.agents) if name not in untrained]
+        if not trained:
+            raise CheckpointError("The checkpoint has no trained row to start from. Train a coordinator instead.")
+        if meta.head != "linear":
+            raise CheckpointError(
+                f"Rows of a {meta.head} head cannot be averaged, so it takes no new members. Train a coordinator for "
+                "this pool."
+            )
+        count = len(meta.agents)
+        weight = self.theta[self.svf_size :].reshape(count + len(meta.roles), meta.hidden_size)
+        fresh = np.tile(weight[trained].mean(axis=0), (len(missing), 1))
+        rows = np.concatenate([weight[:count], fresh, weight[count:]])
+        training = {**meta.training, "untrained": [*untrained, *missing], "extended_from": self.id}
+        longer = replace(meta, agents=(*meta.agents, *missing), training=training)
+        return Checkpoint(longer, np.concatenate([self.svf_scales, rows.reshape(-1)]), self.mean, self.std)
+
     def check_backbone(self, backbone: BackboneLike) -> None:
         """Raises CheckpointError unless this is the backbone, and a transcript builder, that it was trained with."""
         transcripts.builder(self.meta.transcript)

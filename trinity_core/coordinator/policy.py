@@ -335,9 +335,9 @@ class LearnedPolicy:
     """
 
     name = "learned"
-    notice: str | None = None
 
     def __init__(self, backbone: Backbone, checkpoint: Checkpoint) -> None:
+        self.notice: str | None = None
         checkpoint.check_backbone(backbone)
         if np.any(checkpoint.svf_scales != 0):
             raise CheckpointError(

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from trinity_core.config import Settings
+from trinity_core.config import LOADING, Settings
 from trinity_core.errors import BackboneError
 
 Progress = Callable[[float, str], None]
@@ -210,7 +210,7 @@ def _convert(source: Path, work: Path, tell: Progress) -> None:
 
     tell(0.0, "Preparing the embedded model (once, about a minute)")
     try:
-        with _quiet(), _bar(lambda share: tell(0.2 + 0.3 * share, "Reading the embedded model's weights")):
+        with LOADING, _quiet(), _bar(lambda share: tell(0.2 + 0.3 * share, "Reading the embedded model's weights")):
             tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
             model = AutoModel.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:
@@ -279,7 +279,7 @@ def load_model(found: Found, dtype: torch.dtype) -> tuple[Any, Any]:
     options = {"local_files_only": True, "trust_remote_code": False}
     damaged = f"{found.id} in {found.folder} does not load"
     try:
-        with _quiet():
+        with LOADING, _quiet():
             config = AutoConfig.from_pretrained(found.folder, **options)
             if getattr(config, "is_encoder_decoder", False):
                 raise BackboneError(f"{found.id} is an encoder-decoder model. {ANY_DECODER}")

@@ -39,21 +39,22 @@ class CoordinatorStatus:
 
 
 class Coordinator:
-    """The learned policy of one pool, loaded once per process.
+    """The learned policy, for whatever agents the pool has now. The backbone is loaded once per process.
 
-    `told` is called with the status, in the loading thread, once loading is over.
+    `agents` tells the names that the status is about. `told` is called with the status, in the loading thread, once
+    loading is over.
     """
 
     def __init__(
         self,
         settings: Settings,
-        agents: Sequence[str],
+        agents: Callable[[], Sequence[str]],
         told: Callable[[CoordinatorStatus], None] = lambda status: None,
     ) -> None:
-        self._settings, self._told = settings, told
-        self._agents = tuple(agents)
+        self._settings, self._agents, self._told = settings, agents, told
         self._lock = threading.Lock()
-        self._policy: Future[Policy] | None = None
+        self._loading: Future[Backbone] | None = None
+        self._policies: dict[tuple[str, ...], Policy] = {}
         self._status = CoordinatorStatus("loading", "Waiting to load the backbone.")
         self.backbone: Backbone | None = None
 
@@ -64,20 +65,38 @@ class Coordinator:
     def start(self) -> None:
         """Begin loading in a thread, unless that has begun already. A failed load is tried again."""
         with self._lock:
-            if self._policy is not None and not (self._policy.done() and self._policy.exception()):
+            if self._loading is not None and not (self._loading.done() and self._loading.exception()):
                 return
-            self._policy = Future()
-        threading.Thread(target=self._load, args=(self._policy,), name="coordinator-load", daemon=True).start()
+            self._loading = Future()
+        threading.Thread(target=self._load, args=(self._loading,), name="coordinator-load", daemon=True).start()
 
-    async def policy(self) -> Policy:
-        """The policy, as soon as it is ready. Raises BackboneError when the backbone does not load."""
+    async def policy(self, agents: Sequence[str]) -> Policy:
+        """The policy for `agents`, as soon as it is ready. Raises BackboneError when the backbone does not load, and
+        CheckpointError when the deployed checkpoint cannot be used at all."""
         self.start()
-        assert self._policy is not None
-        return await asyncio.shield(asyncio.wrap_future(self._policy))
+        assert self._loading is not None
+        backbone = await asyncio.shield(asyncio.wrap_future(self._loading))
+        return await asyncio.to_thread(self._fitted, backbone, tuple(agents))
 
-    def _load(self, promise: Future[Policy]) -> None:
+    def refit(self) -> None:
+        """Look again which head there is for the agents of now: the pool or the deployed checkpoint has changed."""
+        with self._lock:
+            self._policies.clear()
+        if self.backbone is not None:
+            self._tell(self.backbone)
+
+    def _load(self, promise: Future[Backbone]) -> None:
         try:
-            promise.set_result(self._policy_now())
+            from trinity_core.coordinator.backbone import Backbone  # torch, a second or two
+
+            def progress(fraction: float, message: str) -> None:
+                self._status = CoordinatorStatus("loading", message, fraction)
+
+            progress(0.0, "Loading the backbone.")
+            backbone = Backbone.load(self._settings, progress)
+            self._tell(backbone)
+            self.backbone = backbone
+            promise.set_result(backbone)
         except TrinityError as error:
             self._status = CoordinatorStatus("failed", str(error))
             promise.set_exception(error)
@@ -88,24 +107,24 @@ class Coordinator:
             promise.set_exception(failure)
         self._told(self._status)
 
-    def _policy_now(self) -> Policy:
-        from trinity_core.coordinator.backbone import Backbone  # torch, a second or two
+    def _tell(self, backbone: Backbone) -> None:
+        """Set the status to what a run of now would get."""
+        policy = self._fitted(backbone, tuple(self._agents()))
+        state: Literal["ready", "untrained"] = "untrained" if isinstance(policy, RandomPolicy) else "ready"
+        message = policy.notice or "The coordinator is ready."
+        self._status = CoordinatorStatus(state, message, 1.0, backbone.id, policy.checkpoint_id)
 
-        def progress(fraction: float, message: str) -> None:
-            self._status = CoordinatorStatus("loading", message, fraction)
-
-        progress(0.0, "Loading the backbone.")
-        if self.backbone is None:
-            self.backbone = Backbone.load(self._settings, progress)
-        try:
-            policy = learned_policy(self.backbone, self._settings, self._agents)
-        except CheckpointError as error:
-            notice = f"The coordinator is untrained and decides uniformly: {error}"
-            self._status = CoordinatorStatus("untrained", notice, 1.0, self.backbone.id)
-            return RandomPolicy(name="untrained", notice=notice)
-        self._status = CoordinatorStatus(
-            "ready", "The coordinator is ready.", 1.0, self.backbone.id, policy.checkpoint_id
-        )
+    def _fitted(self, backbone: Backbone, agents: tuple[str, ...]) -> Policy:
+        with self._lock:
+            policy = self._policies.get(agents)
+        if policy is None:
+            try:
+                policy = learned_policy(backbone, self._settings, agents)
+            except CheckpointError as error:
+                notice = f"The coordinator is untrained and decides uniformly: {error}"
+                policy = RandomPolicy(name="untrained", notice=notice)
+            with self._lock:
+                self._policies[agents] = policy
         return policy
 
 
@@ -128,7 +147,14 @@ def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]
         raise CheckpointError(f"There is no head at {path}. Train one: python app.py train --method sft --deploy")
     checkpoint = Checkpoint.load(path)
     checkpoint.for_pool(agents)  # raises where an agent has no row; the policy maps rows itself and keeps the id
-    return LearnedPolicy(backbone, checkpoint)
+    policy = LearnedPolicy(backbone, checkpoint)
+    fresh = [name for name in checkpoint.meta.training.get("untrained", ()) if name in agents]
+    if fresh:
+        policy.notice = (
+            f"The rows of {', '.join(fresh)} are untrained: each is the mean of the others, so the head cannot yet "
+            "tell these members apart. Train a coordinator for this pool."
+        )
+    return policy
 
 
 def deployed_path(settings: Settings) -> Path | None:

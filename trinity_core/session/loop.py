@@ -21,7 +21,9 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from trinity_core.agents import prices
 from trinity_core.agents.base import Agent
+from trinity_core.agents.meter import worst_case
 from trinity_core.answers import FinalAnswer, final_answer
 from trinity_core.config import MAX_QUESTION_CHARS
 from trinity_core.coordinator.policy import Choice, Policy
@@ -75,10 +77,16 @@ class Members(Protocol):
     def specs(self) -> tuple[AgentSpec, ...]: ...
     def agent(self, name: str) -> Agent: ...
 
+    def resting(self) -> Mapping[str, str]:
+        """Members that must not be called now, with the reason."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What to answer and how. The newest message is the question; earlier ones are the conversation so far."""
+    """What to answer and how. The newest message is the question; earlier ones are the conversation so far.
+
+    `via` names the Trinity servers that the question came through."""
 
     messages: tuple[Message, ...]
     method: str = "coordinator"
@@ -89,6 +97,7 @@ class RunRequest:
     parent_run_id: str | None = None
     fork_turn: int | None = None
     run_id: str = field(default_factory=new_id)
+    via: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +287,10 @@ class _Run:
             self.totals = replace(self.totals, encode_ms=self.totals.encode_ms + choice.decision.encode_ms)
             for kind, message in choice.notes:
                 yield self._note(kind, message, turn)
-            self._check_budget()
             brief = self.situation.brief(choice.decision.role)
             agent = self.pool.agent(choice.decision.agent)
-            request = Request(agent.spec, render(brief), brief, self.params.sampling)
+            request = Request(agent.spec, render(brief), brief, self.params.sampling, self.request.via)
+            request = replace(request, max_calls=self._calls_left(request))
             yield TurnStarted(
                 **self._head(),
                 turn=turn,
@@ -300,11 +309,12 @@ class _Run:
             failure = self.finished[-1].error
             if failure is None:
                 return
-            self.masked[agent.spec.name] = failure.message
-            self.causes.append(f"{agent.spec.name} as {brief.role.value}: {failure.message}")
-            yield self._note(
-                "masked", f"{agent.spec.name} failed and is left out of this run: {failure.message}", turn
-            )
+            if failure.kind == "budget":
+                raise _OverBudget(failure.message)
+            name, why = agent.spec.name, failure.message.removeprefix(f"{agent.spec.name}: ")
+            self.masked[name] = why
+            self.causes.append(f"{name} as {brief.role.value}: {why}")
+            yield self._note("masked", f"{name} failed and is left out of this run: {why}", turn)
         raise AgentError(f"Turn {turn} failed {ATTEMPTS} times.", kind="attempts")
 
     async def _call(self, turn: int, attempt: int, agent: Agent, request: Request) -> Events:
@@ -314,6 +324,7 @@ class _Run:
         thought: list[str] = []
         reply: Reply | None = None
         failure: Failure | None = None
+        calls, unpriced = 1, 0
         # Agents are asynchronous generators, whose aclose() frees the socket or the decoding slot.
         async with aclosing(agent.stream(request)) as parts:  # type: ignore[type-var]
             while reply is None and failure is None:
@@ -321,9 +332,11 @@ class _Run:
                     part = await self._unless_stopped(_next(parts))
                 except _Stopped:
                     failure = Failure("cancelled", "Stopped on request.")
+                    unpriced = int(prices.remote(agent.spec))  # what a call cost that was cut off, nobody tells
                     break
                 except AgentError as error:
                     failure = Failure(error.kind, redact(str(error)), error.retryable)
+                    calls, unpriced = error.calls, error.unpriced
                     break
                 except TrinityError as error:
                     failure = Failure(type(error).__name__, redact(str(error)))
@@ -345,22 +358,31 @@ class _Run:
         if reply is None:
             stopped = failure is not None and failure.kind == "cancelled"
             finish = Finish.INCOMPLETE if stopped else Finish.ERROR
-            reply = Reply("".join(shown), finish, "".join(thought))
+            reply = Reply("".join(shown), finish, "".join(thought), calls=calls, unpriced=unpriced)
         head = {**self._head(), "turn": turn, "attempt": attempt}
         if not reply.seconds:
             reply = replace(reply, seconds=time.monotonic() - began)
         done = finish_turn(head, agent.spec.name, request.brief.role, reply, failure)
         self._take(done)
         yield done
+        for warning in reply.warnings:
+            yield self._note("warning", redact(f"{agent.spec.name}: {warning}"), turn)
 
     # --- state --------------------------------------------------------------------------------------------
 
     def _take(self, done: TurnFinished) -> None:
         """Add a finished call to what the next decision and the next prompt can see."""
         self.finished.append(done)
-        cost = self.totals.cost if done.cost is None else done.cost + (self.totals.cost or 0.0)
-        usage = self.totals.usage + done.usage
-        self.totals = replace(self.totals, calls=self.totals.calls + 1, usage=usage, cost=cost)
+        totals = self.totals
+        if not done.reused:
+            cost = totals.cost if done.cost is None else done.cost + (totals.cost or 0.0)
+            self.totals = replace(
+                totals,
+                calls=totals.calls + done.calls,
+                usage=totals.usage + done.usage,
+                cost=cost,
+                unpriced=totals.unpriced + done.unpriced,
+            )
         if done.error is not None:
             return
         self.totals = replace(self.totals, turns=self.totals.turns + 1)
@@ -369,19 +391,47 @@ class _Run:
             self.answer = done
 
     def _state(self) -> LoopState:
-        if all(name in self.masked for name in self.pool.names):
+        masked = {**self.pool.resting(), **self.masked}
+        if all(name in masked for name in self.pool.names):
+            for name, reason in masked.items():
+                if name not in self.masked:
+                    self.causes.append(f"{name}: {reason.removeprefix(f'{name}: ')}")
             raise NoAgentError("No agent of the pool is available any more.")
-        return self.situation.state(self.masked, follow_thinker=self.params.follow_thinker)
+        return self.situation.state(masked, follow_thinker=self.params.follow_thinker)
 
-    def _check_budget(self) -> None:
+    def _calls_left(self, request: Request) -> int | None:
+        """How many calls `request` may make without any chance of exceeding a limit of the run; None: any number.
+
+        Raises _OverBudget when not even one fits."""
         limits, totals = self.params.limits, self.totals
-        tokens = (totals.usage.input or 0) + (totals.usage.output or 0)
-        if limits.calls is not None and totals.calls + 1 > limits.calls:
-            raise _OverBudget(f"The run may make {limits.calls} calls and has made {totals.calls}.")
-        if limits.tokens is not None and tokens >= limits.tokens:
-            raise _OverBudget(f"The run may use {limits.tokens:,} tokens and has used {tokens:,}.")
-        if limits.cost is not None and totals.cost is not None and totals.cost >= limits.cost:
-            raise _OverBudget(f"The run may cost ${limits.cost:.4f} and has cost ${totals.cost:.4f}.")
+        name, worst, left = request.agent.name, worst_case(request), []
+        if limits.calls is not None:
+            left.append(limits.calls - totals.calls)
+            if left[-1] < 1:
+                raise _OverBudget(f"The run may make {limits.calls} calls and has made {totals.calls}.")
+        if limits.tokens is not None:
+            used = (totals.usage.input or 0) + (totals.usage.output or 0)
+            left.append((limits.tokens - used) // max(worst.tokens, 1))
+            if left[-1] < 1:
+                raise _OverBudget(
+                    f"The run may use {limits.tokens:,} tokens and has used {used:,}; the next call, to {name}, "
+                    f"could use {worst.tokens:,}. Allow more, or fewer tokens a turn."
+                )
+        if limits.cost is not None:
+            if worst.cost is None:
+                raise _OverBudget(
+                    f"The run may cost ${limits.cost:.4f}, but what {name} costs is not known. Give its price in the "
+                    "pool, or lift the limit."
+                )
+            spent = totals.cost or 0.0
+            if spent + worst.cost > limits.cost:
+                raise _OverBudget(
+                    f"The run may cost ${limits.cost:.4f} and has cost ${spent:.4f}; the next call, to {name}, could "
+                    f"cost ${worst.cost:.4f}."
+                )
+            if worst.cost:
+                left.append(int((limits.cost - spent) // worst.cost))
+        return max(min(left), 1) if left else None
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`; cancel it and raise _Stopped as soon as `stop` is set."""
@@ -428,6 +478,9 @@ def finish_turn(
         first_token_s=reply.first_token_s,
         seconds=reply.seconds,
         request_id=reply.request_id,
+        calls=reply.calls,
+        unpriced=reply.unpriced,
+        reused=reply.reused,
         error=failure,
     )
 
@@ -446,6 +499,8 @@ def _unusable(reply: Reply, processed: Processed) -> Failure | None:
         return Failure("blocked", "The provider blocked the reply. Rephrase the question.")
     if reply.finish in (Finish.ERROR, Finish.INCOMPLETE):
         return Failure("truncated", f"The reply ended as {reply.finish.value}.", True)
+    if reply.finish is Finish.REFUSED and not reply.text.strip():
+        return Failure("refused", "The model declined to answer. Rephrase the question.")
     visible = processed.text if processed.verdict is None else reply.text
     if not visible.strip() or (processed.verdict is Verdict.NONE and processed.text == "none:"):
         spent = " It spent its whole output on reasoning; allow more tokens." if reply.finish is Finish.LENGTH else ""

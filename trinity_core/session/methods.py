@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
+from typing import Protocol
 
+from trinity_core.agents.recall import Recall
+from trinity_core.agents.replies import ReplyStore
 from trinity_core.coordinator.policy import Choice, FixedPolicy, Policy, PolicySession, RandomPolicy
 from trinity_core.errors import InputError, NoAgentError
-from trinity_core.session.loop import Members, RunRequest, check_messages, run
-from trinity_core.types import AnyRunEvent, Decision, LoopState, Mode, Role
+from trinity_core.session import loop
+from trinity_core.session.loop import RunRequest, check_messages, run
+from trinity_core.types import AnyRunEvent, Decision, Limits, LoopState, Mode, Role
 
 SINGLE = "single:"
 
@@ -46,16 +50,36 @@ class SinglePolicy:
         """Nothing is kept for a run."""
 
 
+class Members(loop.Members, Protocol):
+    """The pool as the methods need it: it may be exchanged while runs go on."""
+
+    @property
+    def limits(self) -> Limits:
+        """What one run may spend, unless its request says otherwise."""
+        ...
+
+    def lease(self) -> AbstractContextManager[loop.Members]:
+        """The pool of now, for as long as one run lasts."""
+        ...
+
+
 class Methods:
     """Every method over one pool.
 
-    `coordinator` returns the learned policy, waiting until it is loaded; it raises BackboneError or
-    CheckpointError when it cannot be.
+    `coordinator` returns the learned policy for these agents, waiting until it is loaded; it raises BackboneError or
+    CheckpointError when it cannot be. With `replies` each reply is stored once, and a run that asks to reuse replies
+    reads them first.
     """
 
-    def __init__(self, pool: Members, coordinator: Callable[[], Awaitable[Policy]]) -> None:
+    def __init__(
+        self,
+        pool: Members,
+        coordinator: Callable[[Sequence[str]], Awaitable[Policy]],
+        replies: ReplyStore | None = None,
+    ) -> None:
         self.pool = pool
         self._coordinator = coordinator
+        self._replies = replies
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,16 +98,23 @@ class Methods:
     async def answer(self, request: RunRequest, stop: asyncio.Event) -> AsyncIterator[AnyRunEvent]:
         """Run `request`; see `session.loop.run`. Raises InputError before the first event, as `check` does."""
         self.check(request)
+        params = request.params
+        if params.limits == Limits():
+            params = replace(params, limits=self.pool.limits)
         if request.method.startswith(SINGLE):
-            request = replace(request, params=replace(request.params, max_turns=1))
-        policy = await self._policy(request.method)
-        async with aclosing(run(request, self.pool, policy, stop)) as events:
-            async for event in events:
-                yield event
+            params = replace(params, max_turns=1)
+        with self.pool.lease() as pool:
+            members: loop.Members = pool
+            if self._replies is not None:
+                members = Recall(pool, self._replies, read=params.reuse)
+            policy = await self._policy(request.method, pool.names)
+            async with aclosing(run(replace(request, params=params), members, policy, stop)) as events:
+                async for event in events:
+                    yield event
 
-    async def _policy(self, method: str) -> Policy:
+    async def _policy(self, method: str, agents: Sequence[str]) -> Policy:
         if method == "coordinator":
-            return await self._coordinator()
+            return await self._coordinator(agents)
         if method == "random":
             return RandomPolicy()
         if method == "fixed":

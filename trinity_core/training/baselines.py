@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trinity_core.agents.recall import Recall
 from trinity_core.agents.replies import ReplyStore
 from trinity_core.answers import committed_answer
 from trinity_core.config import Settings
@@ -41,7 +42,6 @@ from trinity_core.tasks.graders import grade
 from trinity_core.tasks.task import Task
 from trinity_core.training.rollout import (
     Played,
-    Recall,
     Score,
     best_per_question,
     move,

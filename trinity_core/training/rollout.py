@@ -1,7 +1,7 @@
-"""Playing tasks: replies remembered, single moves measured, whole runs graded.
+"""Playing tasks: single moves measured, whole runs graded.
 
-Everything that training and evaluation ask of the pool goes through `Recall`, which calls an agent once for each
-request and sample index and commits the reply before it is used, so an interrupted training loses no call. A
+Everything that training and evaluation ask of the pool goes through `agents.recall`, which calls an agent once for
+each request and sample index and commits the reply before it is used, so an interrupted training loses no call. A
 failed or empty call is never stored and never scored as a wrong answer.
 
 Situations, prompts and post-processing are those of the loop itself (`session.loop.Situation`); a measured move
@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from trinity_core.agents.base import Agent
-from trinity_core.agents.replies import ReplyStore, reply_key
 from trinity_core.answers import final_answer
 from trinity_core.coordinator.policy import Policy
 from trinity_core.errors import AgentError
@@ -27,14 +26,11 @@ from trinity_core.session.roles import render
 from trinity_core.tasks.graders import answer_kind, grade
 from trinity_core.tasks.task import Task
 from trinity_core.types import (
-    AgentSpec,
     AnyRunEvent,
     Message,
     Mode,
-    Piece,
     Reply,
     Request,
-    Reset,
     Role,
     RunFinished,
     RunParams,
@@ -44,51 +40,6 @@ from trinity_core.types import (
     TurnFinished,
     Usage,
 )
-
-
-class Recall:
-    """A pool whose agents answer from the reply store first."""
-
-    def __init__(self, pool: Members, replies: ReplyStore, sample: int = 0) -> None:
-        self._pool = pool
-        self._agents: dict[str, Agent] = {n: _Recalled(pool.agent(n), replies, sample) for n in pool.names}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._pool.names
-
-    @property
-    def specs(self) -> tuple[AgentSpec, ...]:
-        return self._pool.specs
-
-    def agent(self, name: str) -> Agent:
-        return self._agents[name]
-
-
-class _Recalled:
-    """One agent behind the reply store; two equal requests under way at once make one call."""
-
-    def __init__(self, agent: Agent, replies: ReplyStore, sample: int) -> None:
-        self._agent, self._replies, self._sample = agent, replies, sample
-        self._locks: dict[str, asyncio.Lock] = {}
-
-    @property
-    def spec(self) -> AgentSpec:
-        return self._agent.spec
-
-    async def stream(self, request: Request) -> AsyncIterator[Piece | Reset | Reply]:
-        key = reply_key(request)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            reply = self._replies.get_reply(key, self._sample)
-            if reply is None:
-                reply = await whole_reply(self._agent, request)
-                self._replies.put_reply(key, self._sample, request.sent(), reply)
-        if reply.text:
-            yield Piece(reply.text)
-        yield reply
-
-    async def aclose(self) -> None:
-        await self._agent.aclose()
 
 
 async def whole_reply(agent: Agent, request: Request) -> Reply:

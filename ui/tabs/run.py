@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -42,11 +42,13 @@ START: dict[str, Any] = {}
 _STATE_KEY = "trinity-run"
 _STATE_SECRET = "trinity-run-v1"  # fixed, so that drafts outlive a restart of the server; it protects nothing
 _METHOD_WORDS = {"coordinator": "Coordinator", "random": "Random", "fixed": "Thinker → Worker → Verifier"}
-_SAVE_JS = """(state, draft, method, turns, mode, temperature, tokens, seed, follow) =>
-    ({...(state || {}), draft, params: [method, turns, mode, temperature, tokens, seed, follow]})"""
+_SETTINGS = 8
+"""How many settings there are; see `_settings`."""
+_SAVE_JS = """(state, draft, method, turns, mode, temperature, tokens, seed, follow, reuse) =>
+    ({...(state || {}), draft, params: [method, turns, mode, temperature, tokens, seed, follow, reuse]})"""
 
 
-def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
+def build(page: gr.Blocks, tab: gr.Tab, services: Services, runs: RunManager) -> None:
     """Add the tab's components and events to the open Blocks `page`."""
     state = gr.BrowserState(START, storage_key=_STATE_KEY, secret=_STATE_SECRET)
     with gr.Row(elem_id="run-columns"):
@@ -68,6 +70,7 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
                 )
                 fresh = gr.Button("New conversation", elem_id="run-new", size="md", min_width=150)
             status = live("html", "run-status")
+            today = live("html", "run-today")  # hidden while nothing was spent
             gr.HTML(_welcome(), elem_id="run-welcome", apply_default_css=False)  # shown while the answer is empty
             settings = _settings(services)
         with gr.Column(scale=5, min_width=320, elem_id="run-middle"):
@@ -80,7 +83,7 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
     timer = gr.Timer(1.0)
 
     handlers = _Handlers(services, runs)
-    screen = [start, stop, answer, lane, agents, roles, heat, status]
+    screen = [start, stop, answer, lane, agents, roles, heat, status, today]
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
     asked = gr.on(
         [start.click, query.submit], handlers.ask, [state, query, *settings], [query, state, error], **private
@@ -89,6 +92,7 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
     opened = page.load(handlers.restore, [state], [query, *settings], **private)
     resumed = opened.then(handlers.follow, [state], screen, **private)
     stop.click(handlers.stop, [state], None, queue=False, **private)
+    tab.select(handlers.methods, [settings[0]], [settings[0]], **private)
     fresh.click(handlers.forget, [state], [state, error, *screen], cancels=[watched, resumed], queue=False, **private)
     timer.tick(handlers.coordinator, None, [coordinator, timer], **private)
     gr.on([page.load, start.click], handlers.coordinator, None, [coordinator, timer], **private)
@@ -106,8 +110,8 @@ def build(page: gr.Blocks, services: Services, runs: RunManager) -> None:
 
 def _settings(services: Services) -> list[Any]:
     """Method and parameters, in the order in which handlers take them."""
-    choices = [(_METHOD_WORDS.get(name, name.replace("single:", "Only ")), name) for name in services.methods.names]
-    method = gr.Radio(choices, value=services.methods.names[0], label="Method", elem_id="run-method")
+    names = services.methods.names
+    method = gr.Radio(choices(names), value=names[0], label="Method", elem_id="run-method")
     defaults = RunParams()
     with gr.Accordion("Settings", open=False, elem_id="run-params"):
         turns = gr.Slider(1, 5, value=defaults.max_turns, step=1, label="Most turns", elem_id="run-turns")
@@ -120,22 +124,27 @@ def _settings(services: Services) -> list[Any]:
         follow = gr.Checkbox(
             value=defaults.follow_thinker, label="Follow a Thinker's suggestion", elem_id="run-follow"
         )
+        reuse = gr.Checkbox(
+            value=defaults.reuse,
+            label="Reuse stored replies",
+            info="An agent that was sent exactly the same before is not called again.",
+            elem_id="run-reuse",
+        )
         with gr.Row():
-            temperature = gr.Number(
-                value=None,
-                minimum=0,
-                maximum=2,
-                step=0.1,
-                label="Temperature (empty: the agent's own)",
-                elem_id="run-temperature",
-                min_width=140,
+            temperature = gr.Textbox(  # an empty number field becomes 0 as soon as the accordion is opened
+                label="Temperature (empty: the agent's own)", elem_id="run-temperature", min_width=140
             )
             tokens = gr.Number(
                 value=1024, minimum=1, maximum=32768, precision=0, label="Most tokens a turn", elem_id="run-tokens",
                 min_width=140,
             )  # fmt: skip
             seed = gr.Number(value=0, minimum=0, precision=0, label="Seed", elem_id="run-seed", min_width=140)
-    return [method, turns, mode, temperature, tokens, seed, follow]
+    return [method, turns, mode, temperature, tokens, seed, follow, reuse]
+
+
+def choices(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Methods as the page names them, with their own names."""
+    return [(_METHOD_WORDS.get(name, name.replace("single:", "Only ")), name) for name in names]
 
 
 def _welcome() -> str:
@@ -152,21 +161,43 @@ def _welcome() -> str:
 
 
 def request_params(
-    method: str, turns: float, mode: str, temperature: float | None, tokens: float | None, seed: float | None,
-    follow: bool,
+    method: str, turns: float, mode: str, temperature: str | float | None, tokens: float | None, seed: float | None,
+    follow: bool, reuse: bool,
 ) -> tuple[str, RunParams, int]:  # fmt: skip
     """Method, parameters and seed from the settings' values. Raises InputError naming the one that cannot be used."""
     if turns is None or not 1 <= turns <= 5:
         raise InputError("The most turns must be a number from 1 to 5.")
     if tokens is None or not 1 <= tokens <= 32768:
         raise InputError("The most tokens a turn must be a number from 1 to 32,768.")
-    if temperature is not None and not 0 <= temperature <= 2:
-        raise InputError("The temperature must be a number from 0 to 2, or empty.")
+    warmth = _temperature(temperature)
     if seed is None or not 0 <= seed < 2**63:
         raise InputError("The seed must be a whole number that is not negative.")
-    sampling = Sampling(max_tokens=int(tokens), temperature=temperature)
-    params = RunParams(max_turns=int(turns), mode=Mode(mode), follow_thinker=bool(follow), sampling=sampling)
+    sampling = Sampling(max_tokens=int(tokens), temperature=warmth)
+    params = RunParams(
+        max_turns=int(turns), mode=Mode(mode), follow_thinker=bool(follow), sampling=sampling, reuse=bool(reuse)
+    )
     return method, params, int(seed)
+
+
+def _temperature(typed: str | float | None) -> float | None:
+    """None when the field is empty. A browser that remembers an older page sends a number."""
+    text = "" if typed is None else str(typed).strip().replace(",", ".")
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        value = -1.0
+    if value is not None and not 0 <= value <= 2:
+        raise InputError("The temperature must be a number from 0 to 2, or empty.")
+    return value
+
+
+def remembered(saved: object, methods: Sequence[str]) -> Update:
+    """The settings that a browser remembers, as updates. What it does not know (there were fewer settings when it
+    remembered them) or what cannot be used (another pool's method) is left as it is."""
+    unchanged: Update = [gr.skip()] * _SETTINGS
+    if not isinstance(saved, list) or not 0 < len(saved) <= _SETTINGS or saved[0] not in methods:
+        return unchanged
+    return saved + unchanged[len(saved) :]
 
 
 class _Handlers:
@@ -198,24 +229,25 @@ class _Handlers:
     async def restore(self, state: dict[str, Any] | None) -> Update:
         """When a page is opened or refreshed: bring back the draft and the settings; `follow` brings back the run."""
         state = state or {}
-        saved, draft = state.get("params"), state.get("draft")
-        settings: Update = [gr.skip()] * 7
-        if isinstance(saved, list) and len(saved) == 7 and saved[0] in self.services.methods.names:
-            settings = saved
+        draft = state.get("draft")
+        names = self.services.methods.names
+        settings = remembered(state.get("params"), names)
+        method = settings[0] if settings[0] in names else names[0]
+        settings[0] = gr.Radio(choices(names), value=method)  # what was built may belong to an older pool
         return [draft if isinstance(draft, str) and draft else gr.skip(), *settings]
 
     async def follow(self, state: dict[str, Any] | None, request: gr.Request) -> AsyncIterator[Update]:
         """Show the conversation's newest run until it ends, or once when it has ended."""
         run_id, owner = (state or {}).get("run_id"), owner_of(request)
         if not isinstance(run_id, str):
-            yield [gr.skip()] * 8  # a generator that yields nothing would empty its outputs
+            yield [gr.skip()] * 9  # a generator that yields nothing would empty its outputs
         elif self.runs.knows(run_id, owner):
             async for update in self._follow(run_id, owner):
                 yield update
         elif (view := await self._stored(run_id, owner)) is not None:
-            yield [*_buttons(False), *_frame(view)]
+            yield [*_buttons(False), *_frame(view), self._today()]
         else:
-            yield [gr.skip()] * 8
+            yield [gr.skip()] * 9
 
     async def stop(self, state: dict[str, Any] | None, request: gr.Request) -> None:
         """End the run that this page shows; its tail then shows the end."""
@@ -230,7 +262,16 @@ class _Handlers:
         state.pop("run_id", None)
         frame = _frame(RunView())
         frame[0] = frame[-1] = ""
-        return [state, "", *_buttons(False), *frame]
+        return [state, "", *_buttons(False), *frame, self._today()]
+
+    async def methods(self, chosen: str) -> Any:
+        """The methods there are now; the pool may have changed since the page was opened."""
+        names = self.services.methods.names
+        return gr.Radio(choices(names), value=chosen if chosen in names else names[0])
+
+    def _today(self) -> str:
+        meter = self.services.roster.wiring.meter
+        return render.day_total(meter.today(), meter.day)
 
     async def coordinator(self) -> Update:
         """The coordinator's line; once it no longer loads, the timer that asks is switched off."""
@@ -242,10 +283,10 @@ class _Handlers:
 
         Not the buttons: a page that is being opened may miss an update, and Stop must not stay disabled.
         """
-        view, shown = RunView(), [object()] * 6
+        view, shown = RunView(), [object()] * 7
         async for batch in self.runs.tail(run_id, owner):
             view.extend(batch)
-            frame = _frame(view) if batch or not view.seq else shown
+            frame = [*_frame(view), self._today()] if batch or not view.seq else shown
             parts = [gr.skip() if new == old else new for new, old in zip(frame, shown, strict=True)]
             shown = frame
             yield [*_buttons(view.finished is None), *parts]

@@ -1,0 +1,278 @@
+"""Keys: where they come from, to whom they belong, and that none is ever shown or told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked, PasswordDeleteError
+
+from trinity_core import wire
+from trinity_core.agents import keys as module
+from trinity_core.agents.keys import SERVICE, Keys, KeyState, origin, show
+from trinity_core.errors import ConfigError
+from trinity_core.types import AgentSpec
+
+PLANTED = "planted-7Q4v9Zr2Lm8Xk1"
+OTHER = "another-3Tb6Wn5Yc0Hd2"
+SPEC = AgentSpec("gpt", "openai", "m", base_url="https://api.example.com/v1", key_env="TEST_MEMBER_KEY")
+
+
+class MemoryKeyring(KeyringBackend):
+    """A keyring as a desktop has one."""
+
+    priority = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, str], str] = {}
+        self.asked = 0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        if (service, username) not in self.held:
+            raise PasswordDeleteError("none")
+        del self.held[service, username]
+
+
+class LockedKeyring(MemoryKeyring):
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringLocked("locked")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise KeyringLocked(f"cannot store {password}")
+
+
+class PlainFileKeyring(MemoryKeyring):
+    priority = 0.5  # type: ignore[assignment]
+
+
+class ForgetfulKeyring(MemoryKeyring):
+    def set_password(self, service: str, username: str, password: str) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_MEMBER_KEY", raising=False)
+
+
+@pytest.fixture
+def desktop() -> Iterator[MemoryKeyring]:
+    before = keyring.get_keyring()
+    backend = MemoryKeyring()
+    keyring.set_keyring(backend)
+    yield backend
+    keyring.set_keyring(before)
+
+
+def use(backend: KeyringBackend) -> None:
+    keyring.set_keyring(backend)
+
+
+def test_the_environment_is_read_and_a_typed_key_goes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = Keys(use_keyring=False)
+    assert keys.of(SPEC) is None
+    assert keys.state(SPEC) == KeyState(False, "none", "", "TEST_MEMBER_KEY")
+    monkeypatch.setenv("TEST_MEMBER_KEY", f"  {PLANTED}\n")
+    assert keys.of(SPEC) == PLANTED
+    assert keys.state(SPEC) == KeyState(True, "environment", "8Xk1", "TEST_MEMBER_KEY")
+    keys.put(SPEC, OTHER)
+    assert keys.of(SPEC) == OTHER
+    assert keys.state(SPEC).where == "memory"
+    keys.clear(SPEC)
+    assert keys.of(SPEC) == PLANTED
+    monkeypatch.setenv("TEST_MEMBER_KEY", "")
+    assert keys.state(SPEC).is_set is False
+
+
+def test_a_member_without_a_variable_reads_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_MEMBER_KEY", PLANTED)
+    assert Keys(use_keyring=False).of(AgentSpec("gpt", "openai", base_url=SPEC.base_url)) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (KeyState(True, "environment", "1234", "X_KEY"), "set · …1234 (environment)"),
+        (KeyState(True, "memory", "1234"), "set · …1234 (memory)"),
+        (KeyState(True, "keyring", ""), "set (keyring)"),
+        (KeyState(False, "none", "", "OPENAI_API_KEY"), "not set: put it in OPENAI_API_KEY or type it"),
+        (KeyState(False), "not set: type one if the server asks for it"),
+    ],
+)
+def test_a_state_in_words(state: KeyState, words: str) -> None:
+    assert show(state) == words
+
+
+@pytest.mark.parametrize(("key", "tail"), [("k" * 7 + "1234", ""), ("k" * 8 + "1234", "1234"), ("abc", "")])
+def test_a_short_key_shows_no_tail(key: str, tail: str) -> None:
+    keys = Keys(use_keyring=False)
+    keys.put(SPEC, key)
+    assert keys.state(SPEC).tail == tail
+    assert (key[-4:] in show(keys.state(SPEC))) == bool(tail)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "same"),
+    [
+        ("https://api.example.com/v1", True),
+        ("https://API.example.com:443/other?x=1", True),
+        ("https://user@api.example.com./v2", True),
+        ("http://api.example.com/v1", False),
+        ("https://api.example.com:8443/v1", False),
+        ("https://api.example.com.evil.test/v1", False),
+        ("https://evil.test/https://api.example.com/v1", False),
+        ("https://api.example.com@evil.test/v1", False),
+        ("http://[::1", False),
+        (None, False),
+    ],
+)
+def test_a_typed_key_does_not_follow_its_member_to_another_origin(base_url: str | None, same: bool) -> None:
+    keys = Keys(use_keyring=False)
+    keys.put(SPEC, PLANTED)
+    moved = AgentSpec("GPT", "openai", base_url=base_url)
+    assert keys.of(moved) == (PLANTED if same else None)
+    assert (origin(moved) == origin(SPEC)) is same
+
+
+def test_without_an_address_the_origin_is_that_of_the_kind() -> None:
+    assert origin(AgentSpec("a", "gemini")) != origin(AgentSpec("a", "anthropic"))
+
+
+def test_a_renamed_member_takes_its_key_along_unless_it_moved_house(desktop: MemoryKeyring) -> None:
+    renamed = AgentSpec("gpt-2", "openai", base_url="https://api.example.com/v9")
+    elsewhere = AgentSpec("gpt-3", "openai", base_url="https://evil.test/v1")
+    for keep in (False, True):
+        keys = Keys()
+        keys.put(SPEC, PLANTED, keep=keep)
+        keys.rename(SPEC, elsewhere)
+        assert (keys.of(SPEC), keys.of(elsewhere)) == (PLANTED, None)
+        keys.rename(SPEC, renamed)
+        assert (keys.of(SPEC), keys.of(renamed)) == (None, PLANTED)
+        assert len(desktop.held) == int(keep)
+    assert Keys().of(renamed) == PLANTED
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("", "empty"),
+        (" \n ", "empty"),
+        ("OPENAI_API_KEY = sk-x", "a blank"),
+        ("two\nlines-of-a-key", "a line break"),
+        ("schlüssel-123456", "a character that no key has"),
+        ("k" * 9000, "characters"),
+    ],
+)
+def test_what_cannot_be_a_key_is_refused_without_repeating_it(value: str, why: str) -> None:
+    keys = Keys(use_keyring=False)
+    keys.put(SPEC, PLANTED)
+    with pytest.raises(ConfigError, match=why) as caught:
+        keys.put(SPEC, value)
+    assert not value.strip() or value.strip() not in str(caught.value)
+    assert keys.of(SPEC) == PLANTED
+
+
+def test_every_key_that_was_seen_is_redacted(monkeypatch: pytest.MonkeyPatch, desktop: MemoryKeyring) -> None:
+    typed, given, kept = "typed-only-8812-aa", "given-only-8812-bb", "kept-only-8812-cc"
+    monkeypatch.setenv("TEST_MEMBER_KEY", given)
+    Keys(use_keyring=False).of(SPEC)
+    desktop.held[SERVICE, f"gpt {origin(SPEC)}"] = kept
+    Keys().of(SPEC)
+    Keys().put(SPEC, typed)
+    for key in (typed, given, kept):
+        assert key not in wire.redact(f"Invalid header value b'Bearer {key}'!")
+
+
+# --- The keyring --------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_kept_in_the_keyring_only_when_asked(desktop: MemoryKeyring) -> None:
+    keys = Keys()
+    keys.put(SPEC, OTHER)
+    assert desktop.held == {}
+    keys.put(SPEC, PLANTED, keep=True)
+    assert desktop.held == {(SERVICE, "gpt https://api.example.com:443"): PLANTED}
+    assert keys.state(SPEC).where == "keyring"
+    later = Keys()
+    assert later.of(SPEC) == PLANTED
+    assert later.state(SPEC) == KeyState(True, "keyring", "8Xk1", "TEST_MEMBER_KEY")
+    later.clear(SPEC)
+    assert desktop.held == {}
+    assert Keys().of(SPEC) is None
+
+
+def test_a_key_that_is_not_to_be_kept_takes_the_place_of_a_kept_one(desktop: MemoryKeyring) -> None:
+    Keys().put(SPEC, PLANTED, keep=True)
+    Keys().put(SPEC, OTHER)
+    assert desktop.held == {}, "the old key would be back after the next start"
+
+
+def test_the_keyring_is_asked_once_a_member_and_not_at_all_when_off(desktop: MemoryKeyring) -> None:
+    keys = Keys()
+    for _ in range(5):
+        keys.of(SPEC)
+    assert desktop.asked == 1
+    Keys(use_keyring=False).of(SPEC)
+    assert desktop.asked == 1
+
+
+@pytest.mark.parametrize(
+    "backend", [LockedKeyring, PlainFileKeyring, ForgetfulKeyring, keyring.backends.fail.Keyring]
+)
+def test_without_a_keyring_that_works_keeping_is_refused_and_typing_still_works(
+    desktop: MemoryKeyring, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(made := backend())
+    keys = Keys()
+    monkeypatch.setenv("TEST_MEMBER_KEY", OTHER)
+    with pytest.raises(ConfigError, match="“keep” off") as caught:
+        keys.put(SPEC, PLANTED, keep=True)
+    assert PLANTED not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert keys.of(SPEC) == OTHER, "a key that was refused is not used either"
+    keys.put(SPEC, PLANTED)
+    assert keys.of(SPEC) == PLANTED
+    assert not getattr(made, "held", None)
+
+
+def test_a_keyring_that_does_not_answer_holds_nobody_up_twice(
+    desktop: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    unlocked = threading.Event()
+
+    class Asking(MemoryKeyring):
+        def get_password(self, service: str, username: str) -> str | None:
+            unlocked.wait(10)
+            return PLANTED
+
+    real = threading.Thread.join
+
+    def join(self: threading.Thread, timeout: float | None = None) -> None:
+        if self.name == "keyring":
+            waits.append(timeout or 0.0)
+        real(self, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", join)
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    use(Asking())
+    keys = Keys()
+    first, second = SPEC, AgentSpec("two", "openai", base_url=SPEC.base_url)
+    assert (keys.of(first), keys.of(second)) == (None, None)
+    assert waits == [0.05, 0.0]
+    unlocked.set()
+    for thread in [t for t in threading.enumerate() if t.name == "keyring"]:
+        real(thread, 5)
+    assert keys.of(first) == keys.of(second) == PLANTED, "what was unlocked later is used from then on"
