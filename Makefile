@@ -9,7 +9,7 @@ ARGS ?=
 .PHONY: setup setup-test run test lint bench head clean
 
 setup: $(VENV)/.stamp-run
-setup-test: $(VENV)/.stamp-test .cache/stamp-system
+setup-test: $(VENV)/.stamp-test .cache/peers/litellm/.stamp .cache/stamp-system
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed (set PYTHON=/path/to/python)."; exit 1; }
@@ -26,6 +26,13 @@ $(VENV)/.stamp-test: $(VENV)/.stamp-run
 	$(PIP) install -q -c constraints.txt -e '.[test]'
 	@touch $@
 
+# The LiteLLM proxy, a server that the adapters are tested against, wants other versions than we do.
+.cache/peers/litellm/.stamp: tests/peers/litellm.txt
+	@echo "Installing the LiteLLM proxy for the tests (once, two minutes)"
+	$(PYTHON) -m venv .cache/peers/litellm
+	.cache/peers/litellm/bin/python -m pip --disable-pip-version-check install -q -r tests/peers/litellm.txt
+	@touch $@
+
 # Chromium for the browser tests and PostgreSQL for the store's tests come from the system's packages.
 .cache/stamp-system:
 	@mkdir -p .cache
@@ -40,7 +47,7 @@ run: setup
 	$(PY) app.py serve $(ARGS)
 
 test: setup-test
-	TRINITY_REQUIRE_POSTGRES=1 TRINITY_REQUIRE_CHROMIUM=1 $(PY) -m pytest $(ARGS)
+	TRINITY_REQUIRE_POSTGRES=1 TRINITY_REQUIRE_CHROMIUM=1 TRINITY_REQUIRE_LITELLM=1 $(PY) -m pytest $(ARGS)
 
 lint: setup-test
 	$(VENV)/bin/ruff check .

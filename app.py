@@ -262,7 +262,7 @@ def ask(options: argparse.Namespace) -> int:
 
 
 async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_json: bool) -> int:
-    from trinity_core.types import AnyRunEvent, Delta, Note, RunFinished, Status, TurnFinished, TurnStarted
+    from trinity_core.types import AnyRunEvent, Delta, Note, RunFinished, Status, TurnFinished, TurnReset, TurnStarted
     from trinity_core.wire import line
 
     stop = asyncio.Event()
@@ -276,6 +276,8 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_jso
             print(f"\n[turn {event.turn}] {event.agent} as {event.role}", file=sys.stderr)
         elif isinstance(event, Delta):
             print(event.text, end="", file=sys.stderr, flush=True)
+        elif isinstance(event, TurnReset):
+            print(f"\n  the reply starts again: {event.reason}", file=sys.stderr)
         elif isinstance(event, TurnFinished):
             print(f"\n  error: {event.error.message}" if event.error else "", file=sys.stderr)
         elif isinstance(event, Note):

@@ -2,7 +2,7 @@
    keyboard, and saying when the server is gone. No values are stored here and nothing is fetched but the server. */
 (() => {
   "use strict";
-  const state = { picked: null, softmax: false, panels: new Set() };
+  const state = { picked: null, softmax: false, panels: new Set(), pressed: null };
   const $ = (id) => document.getElementById(id);
   const typing = (node) => node instanceof Element && node.closest("input:not([type=radio]):not([type=checkbox]), textarea, select, [contenteditable=true]");
 
@@ -47,7 +47,8 @@
       markPicked();
     }
     if (hold.closest("#trace-detail")) follow(hold);
-    if (hold.closest("#pool-form-title")) toForm(hold);
+    if (hold.closest("#pool-note, #pool-status")) showMessage(hold);
+    if (hold.closest("#pool-table, #pool-note")) keepFocus(hold);
     hold.querySelectorAll("time[datetime]").forEach(localise);
     const clock = hold.querySelector(".tr-clock");
     if (clock) clock.since = performance.now();
@@ -66,13 +67,34 @@
     });
   }
 
-  /* The form stands below the table on a narrow page; choosing a member to edit moves the view there. */
-  function toForm(hold) {
-    const name = hold.querySelector("[data-form]")?.dataset.form ?? "";
+  /* The form may stand out of sight, below the table or beside its beginning; what fills it moves view and focus. */
+  function toForm(name) {
+    const title = document.querySelector("#pool-form-title h2");
+    if (!title) return;
+    const { top, bottom } = title.getBoundingClientRect();
+    if (top < 0 || bottom > window.innerHeight) title.scrollIntoView({ block: "start" });
+    (name ? $("pool-name").querySelector("input, textarea") : title).focus({ preventScroll: true });
+  }
+
+  /* What became of a button that was pressed is said where the eye may not be. */
+  function showMessage(hold) {
+    const first = hold.firstElementChild;
+    const shows = hold.closest("#pool-note") ? hold.textContent : first?.dataset.kind || "";
     const before = hold.shows;
-    hold.shows = name;
-    if (name && before !== undefined && before !== name && window.innerWidth <= 1100)
-      requestAnimationFrame(() => hold.scrollIntoView({ block: "start" }));
+    hold.shows = shows;
+    if (first && before !== undefined && before !== shows)
+      requestAnimationFrame(() => first.scrollIntoView({ block: "nearest" }));
+  }
+
+  /* Rows are patched in place, so after a move the focus would be on another member's button. */
+  function keepFocus(hold) {
+    const { act, id } = state.pressed || {};
+    if (!act) return;
+    const find = (what) => hold.querySelector(`[data-act="${what}"]:not([disabled])${what === "undo" ? "" : `[data-id="${CSS.escape(id)}"]`}`);
+    const button = act === "remove" ? hold.closest("#pool-note") && find("undo") : find(act) || find("edit");
+    if (!button) return;
+    state.pressed = null;
+    button.focus({ preventScroll: true });
   }
 
   function localise(node) {
@@ -235,9 +257,14 @@
     if (target.closest(".tr-help-button")) help();
     const act = target.closest("[data-act]");
     if (act) {
+      const what = act.dataset.act;
+      if (what === "remove" && event.detail > 1) return; // the second half of a double click meets the next member
+      if (act.closest("#pool-table") && what !== "edit") state.pressed = { act: what, id: act.dataset.id };
+      if (act.closest("#pool-table, #pool-offers") && (what === "edit" || what === "offer")) toForm(false);
       const hold = act.closest(".tr-hold");
       hold?.trinityTrigger?.("pick", { act: act.dataset.act, id: act.dataset.id || "" });
     }
+    if (target.closest("#pool-add")) toForm(true);
     const tab = target.closest("[data-tab]");
     if (tab) openTab(tab.dataset.tab);
     const copy = target.closest("[data-copy]");

@@ -1,6 +1,6 @@
 """`make bench`: every figure that docs/RESULTS.md quotes, measured again in one run.
 
-    python -m tests.bench [quality] [cache] [store] [start] [kill]   # all parts without arguments
+    python -m tests.bench [quality] [cache] [store] [start] [kill] [wire]   # all parts without arguments
 
 Ratios against a named baseline within one run count; absolute seconds depend on the machine. Nothing here is a test.
 """
@@ -37,6 +37,7 @@ def main(parts: list[str]) -> int:
         "store": stored,
         "start": start,
         "kill": kill,
+        "wire": wire,
     }
     if unknown := [part for part in parts if part not in known]:
         print(f"unknown part {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
@@ -144,6 +145,14 @@ def start() -> Iterator[str]:
             browser.close()
         listed = ", ".join(f"{value:.2f}" for value in seconds)
         yield f"submit to first decision drawn: {listed} s (median {sorted(seconds)[2]:.2f}; aim: 0.7)"
+
+
+def wire() -> Iterator[str]:
+    """Adapters, runs and the endpoint against real servers; its sections can be run one by one."""
+    from tests.bench_wire import bench
+
+    yield "## Against real servers"
+    yield from bench()
 
 
 @contextmanager

@@ -50,6 +50,7 @@ from trinity_core.coordinator.policy import FixedPolicy, Policy
 from trinity_core.session.loop import RunRequest, run
 from trinity_core.types import AgentSpec, Message, RunFinished, RunParams
 
+Key = tuple[Situation, str]
 RUNS, AT_ONCE = 1000, 50
 ROUNDS = 4
 TURNS = 5
@@ -68,33 +69,53 @@ def bench(parts: Sequence[str] = ()) -> Iterator[str]:
 
 
 def table() -> Iterator[str]:
-    """Every situation that a peer can make, through every adapter that it speaks: a row each."""
+    """Every situation that a peer can make, through every adapter that it speaks: in short, then a row each."""
     os.environ[KEY_ENV], os.environ[KEY_ENV + "_WRONG"] = KEY, "sk-wrong-but-well-formed"
-    yield "### Adapters × peers × situations"
     with ExitStack() as stack:
         peers, mocks, missing = started(stack)
         yield from missing
         outcomes = asyncio.run(Player(peers, mocks).play_all())
+    played = {
+        (situation, kind): outcomes[situation.peer, situation.name, kind]
+        for situation in SITUATIONS
+        for kind in situation.formats
+        if situation.peer in peers
+    }
+    wrong = {key: found for key, outcome in played.items() if (found := differences(key[0], outcome))}
+    yield "### Adapters × peers × situations: how many went as they must, of how many"
+    yield from _short(played, wrong)
+    yield f"{len(played) - len(wrong)} of {len(played)} as they must be"
+    yield from (f"WRONG {s.peer}, {s.name}, {kind}: {'; '.join(found)}" for (s, kind), found in wrong.items())
+    yield "### Each of them"
+    yield from _long(played, wrong)
+
+
+def _short(played: Mapping[Key, Outcome], wrong: Mapping[Key, Any]) -> Iterator[str]:
+    """One row for each sort of situation, one column for each peer and adapter."""
+    there = {(situation.peer.partition(",")[0], kind) for situation, kind in played}
+    peers = dict.fromkeys(situation.peer.partition(",")[0] for situation, _ in played)
+    columns = [(peer, kind) for peer in peers for kind in FORMATS if (peer, kind) in there]
+    yield "| | " + " | ".join(f"{peer}<br>{kind}" for peer, kind in columns) + " |"
+    yield "|---|" + "---|" * len(columns)
+    for sort in sorted(
+        {situation.sort for situation, _ in played}, key=lambda sort: (sort.startswith("fails as"), sort)
+    ):
+        cells = []
+        for column in columns:
+            here = [k for k in played if k[0].sort == sort and (k[0].peer.partition(",")[0], k[1]) == column]
+            cells.append(f"{sum(k not in wrong for k in here)}/{len(here)}" if here else "–")
+        yield f"| {sort} | " + " | ".join(cells) + " |"
+
+
+def _long(played: Mapping[Key, Outcome], wrong: Mapping[Key, Any]) -> Iterator[str]:
     yield "| Peer | Situation | " + " | ".join(FORMATS) + " |"
     yield "|---|---|" + "---|" * len(FORMATS)
-    wrong = list[str]()
-    for situation in SITUATIONS:
-        if situation.peer in peers:
-            cells = [
-                _cell(situation, outcomes.get((situation.peer, situation.name, kind)), wrong) for kind in FORMATS
-            ]
-            yield f"| {situation.peer} | {situation.name} | " + " | ".join(cells) + " |"
-    yield f"{len(outcomes) - len(wrong)} of {len(outcomes)} as they must be"
-    yield from wrong
-
-
-def _cell(situation: Situation, outcome: Outcome | None, wrong: list[str]) -> str:
-    if outcome is None:
-        return "–"
-    found = differences(situation, outcome)
-    if found:
-        wrong.append(f"WRONG {situation.peer}, {situation.name}: {'; '.join(found)}")
-    return f"{'✗' if found else '✓'} {outcome.told()}"
+    for situation in dict.fromkeys(situation for situation, _ in played):
+        cells = []
+        for kind in FORMATS:
+            outcome = played.get((situation, kind))
+            cells.append(f"{'✗' if (situation, kind) in wrong else '✓'} {outcome.told()}" if outcome else "–")
+        yield f"| {situation.peer} | {situation.name} | " + " | ".join(cells) + " |"
 
 
 def started(stack: ExitStack) -> tuple[dict[str, Peer], dict[str, LLMock], list[str]]:
@@ -162,7 +183,7 @@ async def _pair(mock: LLMock) -> tuple[float, float]:
     return bare, await _run(mock, FixedPolicy())
 
 
-async def _calls_of_a_run(mock: LLMock) -> list[Mapping[str, Any]]:
+async def _calls_of_a_run(mock: LLMock) -> Sequence[Mapping[str, Any]]:
     before = len(await asyncio.to_thread(mock.calls))
     await _run(mock, FixedPolicy())
     return (await asyncio.to_thread(mock.calls))[before:]

@@ -296,7 +296,8 @@ def test_the_event_name_counts_where_the_data_has_no_type() -> None:
         ([{"input_tokens": 20, "output_tokens": 9}, {"input_tokens": 0, "output_tokens": 9}], Usage(20, 9)),
         ([{"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 25, "output_tokens": 2}], Usage(25, 2)),
         ([{"input_tokens": 4, "cache_read_input_tokens": 6}, {}], Usage(10, None, 6)),
-        ([{}, {"output_tokens": "3"}], Usage()),
+        ([{}, {"output_tokens": "3"}], Usage(None, 3)),
+        ([{"input_tokens": -5, "output_tokens": 10**30}, {"output_tokens": True}], Usage()),
         ([None, None], Usage()),
     ],
 )
@@ -573,3 +574,17 @@ def test_against_llmock(llmock: Any) -> None:
     with pytest.raises(AgentError) as caught:
         exchange(ANTHROPIC, request_to(member))
     assert caught.value.kind == "context_length"
+
+
+def test_a_keep_alive_in_plain_words_is_skipped_and_an_error_in_plain_words_is_one() -> None:
+    reader = ANTHROPIC.reader(request_to(spec()))
+    for value in RECORDED:
+        assert not reader.event("still here", "ping")
+        reader.event(json.dumps(value))
+    assert reader.reply().finish is Finish.STOP
+    assert not reader.event('{"type": "mess', "message_stop")  # torn after the end
+    for event, kind in (("error", "transient"), ("", "protocol"), ("message_delta", "protocol")):
+        with pytest.raises(AgentError) as caught:
+            ANTHROPIC.reader(request_to(spec())).event("upstream died", event)
+        assert (caught.value.kind, caught.value.retryable) == (kind, True)
+        assert "upstream died" in str(caught.value)

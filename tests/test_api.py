@@ -18,9 +18,26 @@ from starlette.applications import Starlette
 
 from tests.endpoint import AGENTS, FAULTS, Endpoint, Member, Rotation, broken_backbone, eventually, never, serving
 from tests.fakes import FakePool
+from trinity_core.agents.base import Wiring
+from trinity_core.agents.keys import Keys
+from trinity_core.agents.meter import Meter
+from trinity_core.agents.openai import OPENAI
+from trinity_core.agents.remote import RemoteAgent
+from trinity_core.errors import AgentError
 from trinity_core.session.loop import RunRequest, run
 from trinity_core.session.methods import Methods
-from trinity_core.types import AnyRunEvent, Mode, Source, Status, StopReason
+from trinity_core.types import (
+    AgentSpec,
+    AnyRunEvent,
+    Brief,
+    Message,
+    Mode,
+    Request,
+    Role,
+    Source,
+    Status,
+    StopReason,
+)
 from ui.api import Access, Api
 from ui.api_answer import pieces
 
@@ -629,6 +646,7 @@ def test_a_chat_stream_that_fails_ends_with_the_error_and_no_end_marker(http_cli
     last = data_of(stream)[-1]
     assert set(last) == {"error"}
     assert "upstream error" in last["error"]["message"]
+    assert last["error"]["should_retry"] is False
     assert stream[-1].startswith('data: {"error"')
     thoughts = "".join(c["choices"][0]["delta"].get("reasoning", "") for c in data_of(stream)[:-1])
     assert "[failed: " in thoughts
@@ -653,6 +671,17 @@ def test_a_response_stream_that_fails_says_so_twice(http_client: httpx.Client, w
     assert (error["type"], error["message"]) == ("error", failed["response"]["error"]["message"])
     assert error["error"]["message"] == error["message"]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+async def test_a_member_elsewhere_that_failed_after_its_own_attempts_is_asked_once(served: Endpoint) -> None:
+    spec = AgentSpec("far", "openai", "trinity", base_url=served.base)
+    member = RemoteAgent(spec, OPENAI, Wiring(Keys(use_keyring=False), Meter()))
+    question = (Message("user", "later, from another server"),)
+    with pytest.raises(AgentError, match="upstream error in turn 2") as caught:
+        async for _ in member.stream(Request(spec, question, Brief(Role.WORKER, question))):
+            pass
+    await member.aclose()
+    assert caught.value.calls == 1
 
 
 class OneBatch:
@@ -686,6 +715,28 @@ async def test_no_event_is_lost_when_all_come_at_once(word: str) -> None:
     for part in ("[turn 1] beta as thinker", "[turn 2] alpha as worker"):
         assert part in answer.text
     assert ("one " in answer.text and '"error"' in answer.text) is (word == "later")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_reads_nothing_does_not_keep_its_place(
+    monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    monkeypatch.setattr("ui.api.STALL_S", 0.05)
+    runs = OneBatch(*(Member(name) for name in AGENTS))
+    api = Api(Methods(runs.pool, cast(Any, None)), cast(Any, runs), cast(Any, None), Access())
+    came: asyncio.Queue[Any] = asyncio.Queue()
+    came.put_nowait({"type": "http.request", "body": json.dumps(ask("Hi?", stream=stream)).encode()})
+    held: list[int] = []
+
+    async def send(message: Any) -> None:
+        held.append(api.live)
+        await asyncio.sleep(3600)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "root_path": "/v1", "headers": []}
+    async with asyncio.timeout(5):
+        await api({**scope, "query_string": b""}, came.get, send)
+    assert held == [1]
+    assert api.live == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -824,6 +875,8 @@ def _everything() -> Any:
         ({"x-trinity-via": "another, this-server"}, True),
         ({"x-trinity-depth": "3"}, True),
         ({"x-trinity-via": "a,b,c"}, True),
+        ({"x-trinity-depth": "99999999999999999999"}, True),
+        ({"x-trinity-depth": "1, 3"}, True),
         ({"x-trinity-via": "another", "x-trinity-depth": "1"}, False),
         ({"x-trinity-depth": "many", "x-trinity-via": "a bad name;"}, False),
         ({}, False),
@@ -843,6 +896,32 @@ def test_a_question_that_goes_round_is_refused_and_the_others_are_passed_on(
     assert answer.status_code == 200
     via = ("another",) if "another" in headers.get("x-trinity-via", "") else ()
     assert {request.via for request in served.heard(question)} == {via}
+
+
+def test_hops_are_counted_over_all_lines_and_without_names(served: Endpoint) -> None:
+    question = "How deep is this?"
+    lines = [("x-trinity-via", "one"), ("x-trinity-via", "two"), ("x-trinity-via", "three")]
+    deep = httpx.post(f"{served.base}/chat/completions", json=ask(question), headers=lines)
+    assert error_of(deep, 400)["code"] == "trinity_loop"
+    assert served.heard(question) == []
+    nameless = httpx.post(f"{served.base}/chat/completions", json=ask(question), headers={"x-trinity-depth": "2"})
+    assert nameless.status_code == 200
+    assert {len(request.via) for request in served.heard(question)} == {2}, "a depth without names is passed on"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
+    served: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ui.api.BODY_S", 0.1)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as peer:
+        peer.sendall(
+            f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1:{served.port}\r\ncontent-length: 99\r\n\r\n{{".encode()
+        )
+        came = b""
+        while part := peer.recv(65536):
+            came += part
+    assert came.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"request_timeout"' in came
 
 
 @pytest.mark.parametrize("origin", ["https://other.example", "null", "http://127.0.0.1:1"])
@@ -893,6 +972,14 @@ def test_with_the_key_the_runs_belong_to_the_login(keyed: Endpoint) -> None:
     assert keyed.run(answer.headers["x-request-id"]).owner == "user:ann"
     for file in keyed.store_files():
         assert KEY.encode() not in file.read_bytes()
+
+
+def test_a_key_of_other_letters_works_as_the_bytes_that_it_is(tmp_path: Path) -> None:
+    key = "schlüssel-für-åäö-öäå"
+    with serving(tmp_path / "letters", api_key=key) as endpoint:
+        right, wrong = (f"Bearer {each}".encode() for each in (key, key.replace("å", "a")))
+        assert httpx.get(f"{endpoint.base}/models", headers={b"authorization": right}).status_code == 200
+        error_of(httpx.get(f"{endpoint.base}/models", headers={b"authorization": wrong}), 401)
 
 
 def test_a_login_without_a_key_closes_the_endpoint(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.fault_server import FaultServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -378,3 +381,21 @@ def test_serve_answers_before_the_model_is_ready_and_stops_when_told(home: Path,
     finally:
         process.kill()
         process.wait()
+
+
+async def test_ask_says_that_a_reply_starts_again(home: Path, tmp_path: Path) -> None:
+    async with FaultServer(choose=lambda _, asked: "ok" if asked else "truncated") as server:
+        entry = f'[[agents]]\nname = "ada"\nkind = "openai"\nmodel = "m"\nbase_url = "{server.url("openai")}"\n'
+        pool = await asyncio.to_thread(_written, tmp_path / "one.toml", entry)
+        arguments = ("ask", "Hello?", "--method", "single:ada", "--turns", "1", "--pool", pool)
+        done = await asyncio.to_thread(app, *arguments, home=home)
+        before, _, after = done.stderr.partition("the reply starts again: ")
+        assert done.returncode == 0, done.stderr
+        assert "finish reason" in after
+        assert server.text in after
+        assert server.text not in before
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)

@@ -190,6 +190,10 @@ def test_the_field_that_is_not_taken(body: Any, drop: str | None) -> None:
         ({"retry-after": "Sun, 06 Dec 2026 10:00:45 GMT"}, 60, 45.0),
         ({"retry-after": "Sun, 06 Dec 2026 09:00:00 GMT"}, 60, 0.0),
         ({"retry-after": "Sun, 06 Dec 2026 12:00:00 +0200"}, 60, 0.0),
+        ({"retry-after": "Sun Dec  6 10:00:45 2026"}, 60, 45.0),
+        ({"retry-after": "2026-12-06T10:00:45Z"}, 60, 45.0),
+        ({"retry-after": "2026-12-06T10:00:45"}, 60, 45.0),
+        ({"retry-after": "2026-13-06T10:00:45"}, 60, None),
         ({"retry-after": "1m30s"}, 100, 90.0),
         ({"retry-after": "soon"}, 60, None),
         ({"retry-after": "nan"}, 60, None),
@@ -199,6 +203,16 @@ def test_the_field_that_is_not_taken(body: Any, drop: str | None) -> None:
 )
 def test_how_long_to_wait(headers: dict[str, str], cap: float, wait: float | None) -> None:
     assert retry_after(headers, now=1796551200.0, cap=cap) == wait  # 2026-12-06 10:00:00 UTC
+
+
+def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert retry_after({"retry-after": "Sun Dec  6 10:00:45 2026"}, now=1796551200.0) == 45.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_date_is_compared_with_the_clock() -> None:
@@ -248,6 +262,7 @@ def test_errors_inside_an_answer(value: Any, kind: str, retryable: bool) -> None
 def test_json_is_parsed_with_blanks_and_a_mark_before_it() -> None:
     assert parse_json(b'\xef\xbb\xbf\n\n {"a": 1}\n') == {"a": 1}
     assert parse_json("[1]") == [1]
+    assert parse_json('{"a": "\x00\x0b\x0c\x1f\t"}') == {"a": "\x00\x0b\x0c\x1f\t"}
 
 
 @pytest.mark.parametrize(
@@ -305,3 +320,10 @@ def test_any_value_inside_an_answer_will_do(value: Any) -> None:
 @pytest.mark.parametrize("part", [b"<!---->", b"exceed ", b"context length ", b" ", b"unknown "])
 def test_megabytes_are_read_in_linear_time(part: bytes) -> None:
     assert made(400, part * (2**20 // len(part))).kind == "bad_request"
+
+
+def test_a_server_that_has_tried_again_itself_is_believed() -> None:
+    said = {"message": "503: all of them are down", "type": "server_error"}
+    assert in_band(said, provider="the server").retryable
+    final = in_band({**said, "should_retry": False}, provider="the server")
+    assert (final.kind, final.retryable) == ("transient", False)

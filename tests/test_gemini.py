@@ -252,7 +252,8 @@ def test_chunks_without_parts_candidates_or_content() -> None:
         ({"promptTokenCount": 5, "totalTokenCount": 5}, Usage(5, 0)),
         ({"promptTokenCount": 5}, Usage(5)),
         ({"promptTokenCount": 5, "toolUsePromptTokenCount": 2, "totalTokenCount": 10}, Usage(7, 3)),
-        ({"promptTokenCount": "5"}, Usage()),
+        ({"promptTokenCount": "5", "candidatesTokenCount": 2.0}, Usage(5, 2)),
+        ({"promptTokenCount": "many", "candidatesTokenCount": -2, "thoughtsTokenCount": 10**30}, Usage()),
         (None, Usage()),
     ],
 )
@@ -591,3 +592,35 @@ def test_against_llmock(llmock: Any) -> None:
     with pytest.raises(AgentError) as caught:
         exchange(GEMINI, request_to(member))
     assert caught.value.kind == "context_length"
+
+
+def test_a_prompt_that_is_blocked_late_keeps_what_was_written() -> None:
+    late = [chunk(text("Well, ")), {"promptFeedback": {"blockReason": "SAFETY"}}]
+    reply = read_stream(GEMINI, late)[1]
+    assert (reply.text, reply.finish) == ("Well, ", Finish.BLOCKED)
+    assert "SAFETY" in reply.warnings[0]
+    assert read_stream(GEMINI, [*late, chunk(finish="STOP")])[1].finish is Finish.STOP
+
+
+def test_only_one_of_several_candidates_is_read_also_where_none_is_numbered() -> None:
+    both = [{"content": {"parts": [text(words)]}, "finishReason": "STOP"} for words in ("first", "second")]
+    assert read_whole(GEMINI, {"candidates": both}).text == "first"
+    assert read_whole(GEMINI, {"candidates": [{**both[1], "index": 1}, both[0]]}).text == "first"
+
+
+def test_what_is_torn_after_the_end_costs_no_reply() -> None:
+    reader = GEMINI.reader(request_to(spec()))
+    for value in RECORDED:
+        assert not reader.event("still here", "ping")
+        reader.event(json.dumps(value))
+    assert not reader.event('{"usageMeta')
+    assert reader.reply().finish is Finish.STOP
+
+
+def test_an_empty_array_is_no_answer_and_plain_words_may_be_an_error() -> None:
+    with pytest.raises(AgentError) as caught:
+        read_whole(GEMINI, [])
+    assert caught.value.kind == "protocol"
+    with pytest.raises(AgentError, match="upstream died") as caught:
+        GEMINI.reader(request_to(spec())).event("upstream died", "error")
+    assert (caught.value.kind, caught.value.retryable) == ("transient", True)

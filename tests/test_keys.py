@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import html
+import json
+import random
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import keyring
 import pytest
@@ -13,9 +18,13 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 
 from trinity_core import wire
 from trinity_core.agents import keys as module
-from trinity_core.agents.keys import SERVICE, Keys, KeyState, origin, show
+from trinity_core.agents.base import Wiring
+from trinity_core.agents.keys import SERVICE, Keys, KeyState, Veil, origin, show
+from trinity_core.agents.meter import Meter
+from trinity_core.agents.openai import OPENAI
+from trinity_core.agents.remote import RemoteAgent
 from trinity_core.errors import ConfigError
-from trinity_core.types import AgentSpec
+from trinity_core.types import AgentSpec, Brief, Finish, Message, Piece, Reply, Request, Reset, Role
 
 PLANTED = "planted-7Q4v9Zr2Lm8Xk1"
 OTHER = "another-3Tb6Wn5Yc0Hd2"
@@ -276,3 +285,109 @@ def test_a_keyring_that_does_not_answer_holds_nobody_up_twice(
     for thread in [t for t in threading.enumerate() if t.name == "keyring"]:
         real(thread, 5)
     assert keys.of(first) == keys.of(second) == PLANTED, "what was unlocked later is used from then on"
+
+
+# --- A key that comes back ------------------------------------------------------------------------------------
+
+ODD = "odd\"Key\\/+Zx&9=Qq<b>'Lm"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ODD,
+        json.dumps(ODD),
+        repr(ODD),
+        repr(f"HTTP/1.1 {ODD}".encode()),
+        quote(ODD),
+        f"https://x.example/?k={quote(ODD, safe='')}",
+        html.escape(ODD),
+        html.escape(ODD, quote=False),
+    ],
+)
+def test_redaction_knows_a_key_however_it_is_written(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setattr(wire, "_known", set())
+    wire.remember_secret(ODD)
+    said = wire.redact(f"before {written} after")
+    assert "Lm" not in said
+    assert wire.REDACTED in said
+
+
+def _streamed(text: str, key: str, sizes: Iterator[int]) -> str:
+    """What is shown of a text that comes in pieces of these sizes."""
+    veil, shown, rest = Veil(key), "", text
+    while rest:
+        size = next(sizes)
+        shown += "".join(item.text for item in veil.over(Piece(rest[:size])) if isinstance(item, Piece))
+        rest = rest[size:]
+    return shown + "".join(piece.text for piece in veil.rest())
+
+
+def test_a_reply_that_comes_in_pieces_never_shows_the_key() -> None:
+    draw = random.Random(7)
+    key = "ababababcababab"  # begins again inside itself
+    for _ in range(300):
+        text = "".join(draw.choice((key, key[:-1], key[:3], "ab", "c", "x", " ")) for _ in range(12))
+        shown = _streamed(text, key, iter(lambda: draw.randint(1, 9), 0))
+        assert shown == text.replace(key, wire.REDACTED)
+
+
+def test_only_what_could_be_the_key_waits_for_the_next_piece() -> None:
+    veil = Veil(PLANTED)
+    assert veil.over(Piece("What a pl")) == [Piece("What a ")]
+    assert veil.over(Piece("an. ")) == [Piece("plan. ")]
+    assert veil.over(Piece("pla", "reasoning")) == []
+    assert veil.over(Piece("y")) == [Piece("pla", "reasoning"), Piece("y")], "another channel ends the waiting"
+    assert veil.over(Piece("planted")) == []
+    assert veil.over(Reset("once more")) == [Reset("once more")], "what was taken back does not come later"
+    assert veil.rest() == []
+
+
+def test_a_word_in_place_of_a_key_stays_in_replies() -> None:
+    reply = Reply("ollama runs", Finish.STOP, "ollama?", request_id="ollama-1")
+    for key in ("ollama", "", None):
+        assert Veil(key).over(Piece("ollama")) == [Piece("ollama")]
+        assert Veil(key).reply(reply) == reply
+
+
+async def test_a_server_that_answers_with_the_key_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_known", set())
+    monkeypatch.setenv("TEST_MEMBER_KEY", PLANTED)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = head.lower().partition("bearer ")[2].partition("\r\n")[0]
+        key = next(part for part in head.split() if part.lower() == key)
+        writer.write(
+            f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: {key}\r\n"
+            "connection: close\r\n\r\n".encode()
+        )
+        deltas = [{name: part} for name in ("reasoning_content", "content") for part in ("I saw ", *key, " here.")]
+        for delta in deltas:
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            writer.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        writer.write(f"data: {json.dumps(last)}\n\ndata: [DONE]\n\n".encode())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    spec = AgentSpec("gpt", "openai", "m", base_url=base_url, key_env="TEST_MEMBER_KEY")
+    agent = RemoteAgent(spec, OPENAI, Wiring(Keys(use_keyring=False), Meter()))
+    question = (Message("user", "What did you see?"),)
+    items = [item async for item in agent.stream(Request(spec, question, Brief(Role.WORKER, question)))]
+    await agent.aclose()
+    server.close()
+    reply = items[-1]
+    assert isinstance(reply, Reply)
+    assert reply.text == reply.reasoning == f"I saw {wire.REDACTED} here."
+    assert reply.request_id == wire.REDACTED
+    for channel, whole in (("text", reply.text), ("reasoning", reply.reasoning)):
+        assert whole == "".join(item.text for item in items if isinstance(item, Piece) and item.channel == channel)
+
+
+def test_what_stands_for_no_key_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_known", set())
+    monkeypatch.setenv("TEST_MEMBER_KEY", "ollama")
+    assert Keys(use_keyring=False).of(SPEC) == "ollama"
+    assert wire.redact("ollama: is http://ollama:11434 up?") == "ollama: is http://ollama:11434 up?"

@@ -221,9 +221,9 @@ async def test_a_thinkers_suggestion_reaches_only_the_next_decision() -> None:
 PRICED = {"price": {"input": 1000.0, "output": 1000.0}}
 
 
-def first_worst(service: dict[str, Any]) -> Worst:
+def first_worst(service: dict[str, Any] | AgentSpec) -> Worst:
     """The most that the first call of the runs below can use."""
-    spec = AgentSpec("a", "scripted", service=service)
+    spec = service if isinstance(service, AgentSpec) else AgentSpec("a", "scripted", service=service)
     brief = Brief(W, (Message("user", "What is 6 times 7?"),))
     return worst_case(Request(spec, render(brief), brief, Sampling(max_tokens=50)))
 
@@ -253,6 +253,50 @@ async def test_budgets_stop_before_the_call_that_could_exceed_them(limits: Limit
     assert end.answer == ("Answer: 42" if calls else None)
     notes = [event.message for event in events if isinstance(event, Note) and event.kind == "budget"]
     assert len(notes) == (calls < 2)
+
+
+def paid(name: str, service: dict[str, Any]) -> AgentSpec:
+    """A member that somebody else runs; what it charges is known from `service` alone."""
+    return AgentSpec(name, "openai", "mine", base_url="http://127.0.0.1:9/v1", service=service)
+
+
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("service", [PRICED, {}])
+async def test_what_a_call_left_unknown_counts_at_its_worst(service: dict[str, Any], failed: bool) -> None:
+    worst = first_worst(paid("a", service))
+    limits = [Limits(tokens=2 * worst.tokens - 1)]
+    limits += [] if worst.cost is None else [Limits(cost=2 * worst.cost - 0.01)]
+    silent = Reply("Answer: 42", Finish.STOP, unpriced=1)
+    lost = AgentError("cut off", kind="truncated", retryable=True, unpriced=1)
+    for limit in limits:
+        agent, other = ScriptedAgent("a", lost if failed else silent), ScriptedAgent("b", "Answer: 1")
+        agent.spec, other.spec = paid("a", service), paid("b", service)
+        params = RunParams(max_turns=2, limits=limit, sampling=Sampling(max_tokens=50))
+        events = await collect(FakePool(agent, other), ListedPolicy([("a", W), ("b", W)]), params=params)
+        assert (len(agent.requests), other.requests) == (1, [])
+        assert end_of(events).stop_reason is StopReason.BUDGET
+        (note,) = [event.message for event in events if isinstance(event, Note) and event.kind == "budget"]
+        assert "at most, for what some calls used is not known" in note
+
+
+async def test_tokens_that_were_told_count_as_told_also_where_the_price_is_not_known() -> None:
+    told = Reply("Answer: 42", Finish.STOP, usage=Usage(input=6, output=4), unpriced=1)
+    agent = ScriptedAgent("a", told, told)
+    agent.spec = paid("a", {})
+    limits = Limits(tokens=2 * first_worst(agent.spec).tokens - 1)
+    params = RunParams(max_turns=2, limits=limits, sampling=Sampling(max_tokens=50))
+    events = await collect(FakePool(agent), ListedPolicy([("a", W)] * 2), params=params)
+    assert len(agent.requests) == 2
+    assert end_of(events).stop_reason is StopReason.TURNS_EXHAUSTED
+
+
+async def test_what_a_failed_call_used_and_cost_is_in_the_totals() -> None:
+    failed = AgentError("It broke at the end.", kind="transient", calls=2, usage=Usage(9, 3), cost=0.25, unpriced=1)
+    pool = FakePool(ScriptedAgent("a", failed), ScriptedAgent("b", Reply("Answer: 1", Finish.STOP, cost=0.5)))
+    events = await collect(pool, ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1))
+    assert (finished(events)[0].usage, finished(events)[0].cost) == (Usage(9, 3), 0.25)
+    totals = end_of(events).totals
+    assert (totals.calls, totals.usage, totals.cost, totals.unpriced) == (3, Usage(9, 3), 0.75, 1)
 
 
 async def test_a_money_budget_needs_a_known_price() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from storage.store import Store
+from trinity_core.agents import meter as module
 from trinity_core.agents import prices
 from trinity_core.agents.meter import FRESH_S, Meter, Spent, Ticket, Worst, midnight, prompt_tokens, worst_case
 from trinity_core.errors import AgentError, StoreError
@@ -385,6 +386,30 @@ def test_spending_of_another_process_is_seen(clock: Clock, ledger: ListLedger) -
     kept(meter)
     assert meter.today() == Spent(3, 6, 3.0)
     meter.close()
+
+
+def test_what_another_process_spent_counts_before_the_next_call(clock: Clock, ledger: ListLedger) -> None:
+    meter = Meter(ledger, Limits(calls=2), clock)
+    assert meter.refusal(request()) is None
+    theirs: dict[str, Any] = {"agent": "b", "run_id": None, "usage": Usage(1, 1), "cost": 1.0, "failed": False}
+    for _ in range(2):
+        ledger.add_spending(at=NOON, **theirs)
+    assert "2 calls" in (meter.refusal(request()) or "")
+    meter.close()
+
+
+def test_a_ledger_that_does_not_answer_holds_up_no_call_for_long(
+    clock: Clock, ledger: ListLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+    meter = Meter(ledger, Limits(calls=1), clock)
+    ledger.gate.clear()
+    began = time.monotonic()
+    assert meter.refusal(request()) is None
+    assert time.monotonic() - began < 2
+    ledger.gate.set()
+    meter.close()
+    assert meter.refusal(request()) is None
 
 
 def test_a_new_day_is_read_from_the_ledger_too(clock: Clock, ledger: ListLedger) -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.fault_server import FaultServer
+from trinity_core import wire
 from trinity_core.agents.net import check_url, client, hop_headers, redirected
 from trinity_core.errors import AgentError, PoolError
 
@@ -65,6 +66,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
         "http://169.16689662/",
         "http://１６９.254.169.254/",
         "http://169.254.169.254./",
+        "http://169\u3002254\u3002169\u3002254/",
+        "http://metadata\uff61google\uff61internal/",
         "http://[::ffff:169.254.169.254]/",
         "http://[::ffff:a9fe:a9fe]/",
         "http://[::169.254.169.254]/",
@@ -105,6 +108,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
         "http://[::1/",
         "http://user:pass@example.com/v1",
         "http://sk-abcdefgh@example.com/v1",
+        "http://user:pass",
+        "http://user:pass@exam\u2100ple.com/v1",
+        "http://user:pass@[broken",
     ],
 )
 def test_refused(url: str) -> None:
@@ -112,7 +118,7 @@ def test_refused(url: str) -> None:
         check_url(url)
     said = str(caught.value)
     assert said.endswith(".")
-    assert "pass@" not in said
+    assert "pass" not in said
     assert "sk-" not in said
 
 
@@ -278,3 +284,14 @@ def test_hops_are_bounded_and_keep_the_newest() -> None:
     headers = hop_headers([f"s{n}" for n in range(1000)], "me")
     assert headers["x-trinity-via"].endswith("s999,me")
     assert len(headers["x-trinity-via"]) < 300
+
+
+@pytest.mark.parametrize("target", ["https://{}.example.com/", "https://u:{}@example.com/", "//{}/"])
+def test_a_redirect_to_a_host_that_repeats_the_key_is_not_named(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    key = "Planted7Q4v9Zr2Lm8Xk1"
+    monkeypatch.setattr(wire, "_known", set())
+    wire.remember_secret(key)
+    request = httpx.Request("POST", "https://api.example.com/v1")
+    said = str(redirected(httpx.Response(307, headers={"location": target.format(key)}, request=request)))
+    assert key.lower() not in said.lower()
+    assert "Redirects are not followed" in said

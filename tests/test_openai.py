@@ -460,6 +460,36 @@ def test_a_message_streamed_whole_is_read_once() -> None:
     assert stream(chunk({"content": "all"}), one)[1].text == "all"
 
 
+def test_only_one_of_several_choices_is_read_also_where_none_is_numbered() -> None:
+    body = {"choices": [{"message": {"content": text}, "finish_reason": "stop"} for text in ("first", "second")]}
+    reader = OPENAI.reader(request_to(member()))
+    assert reader.whole(body) == (Piece("first"),)
+    both = {"choices": [{"delta": {"content": "mine"}}, {"delta": {"content": "OTHER"}, "finish_reason": "length"}]}
+    assert stream(both, END)[1].text == "mine"
+    quoted = {"choices": [{"index": index, "delta": {"content": index}} for index in ("1", "0")]}
+    assert stream(quoted, END)[1].text == "0"
+
+
+@pytest.mark.parametrize(
+    ("finishes", "finish"),
+    [
+        (("length", "stop"), Finish.LENGTH),
+        (("stop", "length"), Finish.LENGTH),
+        (("content_filter", "stop"), Finish.BLOCKED),
+        (("stop", "stop"), Finish.STOP),
+        (("null", "stop"), Finish.STOP),
+        (("stop", "null"), Finish.STOP),
+    ],
+)
+def test_a_natural_end_after_another_one_hides_nothing(finishes: tuple[str, str], finish: Finish) -> None:
+    assert stream(chunk({"content": "x"}, finishes[0]), chunk({}, finishes[1]))[1].finish is finish
+
+
+@pytest.mark.parametrize("torn", ['{"id": "c-1", "cho', "[done]", "bye"])
+def test_what_is_torn_after_the_end_costs_no_reply(torn: str) -> None:
+    assert stream(chunk({"content": "all"}), END, torn, done=False)[1].text == "all"
+
+
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
@@ -469,7 +499,9 @@ def test_a_message_streamed_whole_is_read_once() -> None:
         ({"input_tokens": 3, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 0}}, Usage(3, 1, 0)),
         ({"prompt_tokens": None, "completion_tokens": 1.0}, Usage(None, 1)),
         ({"prompt_tokens": True, "completion_tokens": -1}, Usage()),
-        ({"prompt_tokens": "3", "completion_tokens": float("inf")}, Usage()),
+        ({"prompt_tokens": "3", "completion_tokens": float("inf")}, Usage(3)),
+        ({"prompt_tokens": "three", "completion_tokens": "-1"}, Usage()),
+        ({"prompt_tokens": 10**30, "completion_tokens": 7.0}, Usage(None, 7)),
         ("odd", Usage()),
     ],
 )
@@ -484,6 +516,9 @@ def test_usage_may_stand_anywhere_and_the_last_figures_hold() -> None:
     later = {"prompt_tokens": 3, "completion_tokens": 9}
     ended = stream(chunk({"content": "x"}, usage=first), END, {"choices": [], "usage": later})[1]
     assert ended.usage == Usage(3, 9)
+    nothing = {"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}}
+    assert stream(chunk({"content": "x"}, usage=first), END, nothing)[1].usage == Usage(3, 1)
+    assert stream(chunk({"content": "x"}, usage=nothing["usage"]), END)[1].usage == Usage(0, 0)
     assert stream(chunk({"content": "x"}, usage=first), END, {"choices": [], "usage": None})[1].usage == Usage(3, 1)
 
 
@@ -495,7 +530,10 @@ def test_usage_may_stand_anywhere_and_the_last_figures_hold() -> None:
         ({"cost": 0}, 0.0),
         ({"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}}, 0.51),
         ({"cost": 0.25, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.25}}, 0.25),
-        ({"cost": "0.25"}, None),
+        ({"cost": "0.25"}, 0.25),
+        ({"cost": "free"}, None),
+        ({"cost": "nan"}, None),
+        ({"cost": True}, None),
         ({"cost": -1}, None),
         ({"cost": None}, None),
     ],
@@ -603,6 +641,12 @@ def test_an_answer_without_any_choice_is_an_error_and_still_counts() -> None:
             reader.reply()
         assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
         assert reader.usage == Usage(12, 0)
+    for choices in (None, [None, "odd"], {}):
+        reader = OPENAI.reader(request_to(member()))
+        reader.whole({"choices": choices})
+        with pytest.raises(AgentError, match="without any reply") as caught:
+            reader.reply()
+        assert caught.value.kind == "protocol"
     with pytest.raises(AgentError) as caught:
         OPENAI.reader(request_to(member())).reply()
     assert caught.value.kind == "truncated"
@@ -615,6 +659,9 @@ def test_an_answer_without_any_choice_is_an_error_and_still_counts() -> None:
         ([{"error": "died"}], "transient", "died"),
         ({"error": "Model not loaded", "choices": None}, "transient", "Model not loaded"),
         ({"detail": "Not Found"}, "protocol", "Not Found"),
+        ({"message": "no such key", "status": 401}, "auth", "no such key"),
+        ({"code": "429", "msg": "slow down"}, "rate_limit", "slow down"),
+        ({"message": "fine", "status": 200}, "protocol", "fine"),
         ({"hello": 1}, "protocol", "without any reply"),
         ("a text", "protocol", "a text"),
         (None, "protocol", "without any reply"),

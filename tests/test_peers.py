@@ -4,19 +4,26 @@ that they can make; and many runs at once while a third of all answers fails."""
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 
-from tests.peers import KEY, Peer, connections
+import app
+from tests.peers import KEY, Peer, connections, planted
+from tests.peers.faults import fault_server
 from tests.peers.fixtures import limited_peer, litellm_peer, llama_peer, llmock_peer
 from tests.peers.litellm import TEXT
 from tests.peers.llmock import LLMock
 from tests.peers.situations import KEY_ENV, LIMITED, SITUATIONS, Outcome, Player, Situation, differences
 from tests.peers.storm import storm
+from tests.peers.trinity import LOG, trinity
 from trinity_core.agents.discovery import model_list
 from trinity_core.types import AgentSpec
 
@@ -148,6 +155,46 @@ async def test_the_models_are_listed(request: pytest.FixtureRequest, fixture: st
     peer = request.getfixturevalue(fixture)
     peer = peer.peer if isinstance(peer, LLMock) else peer
     assert known in await model_list(AgentSpec("member", kind, base_url=peer.bases[kind]), KEY)
+
+
+@pytest.mark.parametrize("key", [planted.ENV_KEY, planted.API_KEY, planted.TYPED_KEY])
+@pytest.mark.parametrize("form", ["it is", "a URL has it", "JSON may have it", "base64", "UTF-16"])
+def test_a_planted_key_would_be_found(key: str, form: str) -> None:
+    hidden = {
+        "it is": f"x{key}y".encode(),
+        "a URL has it": f"?key={quote(key, safe='')}".encode(),
+        "JSON may have it": json.dumps(key).replace("/", "\\/").encode(),
+        "base64": base64.b64encode(f"Bearer {key} and more".encode()),
+        "UTF-16": key.encode("utf-16-le"),
+    }
+    assert any(f"as {form} " in hit for hit in planted.found({"place": hidden[form]}))
+    assert planted.found({"place": b"nothing of that kind"}) == []
+
+
+def test_a_planted_key_is_nowhere_after_every_feature(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the page, whose own tests look there."""
+
+    def run(words: list[str]) -> bytes:
+        app.main(words)
+        said = capfd.readouterr()
+        return (said.out + said.err).encode()
+
+    home = tmp_path / "key" / "home"
+    home.mkdir(parents=True)
+    for name, value in planted.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with fault_server() as peer:
+        members = planted.members(peer)
+        names = [member.name for member in members]
+        with trinity(home, members, "--api-key-env", "PLANTED_API_KEY", loaded=False) as served:
+            places = {"endpoint": planted.use_endpoint(served.url, names)}
+        places |= planted.use_commands(run, home, names)
+    places |= planted.files(home)
+    assert {"trinity.db", "pool.toml", LOG, "export", "commands"} <= set(places)
+    assert planted.seen_redacted(home), "the key never came back, so nothing was tested"
+    assert planted.found(places) == []
 
 
 def test_many_runs_in_a_storm_of_faults() -> None:

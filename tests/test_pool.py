@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trinity_core import wire
 from trinity_core.agents import pool as pools
 from trinity_core.agents.base import Agent, Wiring
 from trinity_core.agents.breaker import Breaker
@@ -300,3 +301,45 @@ def test_a_member_whose_breaker_is_open_rests(fakes: list[_Fake]) -> None:
     assert pool.resting() == {}  # not built: that breaker belongs to a member of the same name before
     pool.agent("b")
     assert list(pool.resting()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        'description = "the key is planted-7Q4v9Zr2Lm"',
+        'base_url = "http://127.0.0.1:9/planted-7Q4v9Zr2Lm/v1"',
+        'options = { extra_body = { app = "planted-7Q4v9Zr2Lm" } }',
+    ],
+)
+def test_the_key_that_a_member_names_is_nowhere_in_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    monkeypatch.setattr(wire, "_known", set())
+    monkeypatch.setenv("PLANTED_KEY", "planted-7Q4v9Zr2Lm")
+    other = '[[agents]]\nname = "first"\nkind = "openai"\nmodel = "m"\n' + field
+    named = '[[agents]]\nname = "second"\nkind = "openai"\nmodel = "m"\nkey_env = "PLANTED_KEY"\n'
+    file.write_text(f"{other}\n{named}", "utf-8")
+    with pytest.raises(PoolError, match="entry 1: it seems to hold a key") as caught:
+        read_pool_file(file)
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "taken"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("my_key_2", True),
+        ("THE_KEY_OF_THE_SECOND_OF_ALL_PROVIDERS_IN_2026", True),
+        ("aB3dEfGh5JkLmN7pQrStUvWx", False),
+        ("fw_3ZkLmN7pQrStUvWxYz12", False),
+        ("deadbeef0123456789abcdef01234567", False),
+    ],
+)
+def test_a_key_in_place_of_its_variable_is_noticed(file: Path, variable: str, taken: bool) -> None:
+    file.write_text(f'[[agents]]\nname = "a"\nkind = "openai"\nmodel = "m"\nkey_env = "{variable}"\n', "utf-8")
+    if taken:
+        assert read_pool_file(file).specs[0].key_env == variable
+        return
+    with pytest.raises(PoolError, match="name of an environment variable") as caught:
+        read_pool_file(file)
+    assert variable not in str(caught.value)

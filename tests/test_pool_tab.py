@@ -162,7 +162,7 @@ async def test_editing_changes_one_member_in_its_place(tab: Handlers, server: Sc
         ({"name": "trinity"}, "reserved"),
         ({"name": "two words"}, "does not fit"),
         ({"name": "<b>x</b>"}, "&lt;b&gt;"),
-        ({"model": " "}, "model is missing"),
+        ({"model": " "}, "Model is empty"),
         ({"base_url": "localhost:11434"}, "http"),
         ({"base_url": "http://169.254.169.254/v1"}, "refused"),
         ({"base_url": "http://user:secret-word@host/v1"}, "login"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 import app
 from tests.tree import README, ROOT, shown, tree
+from trinity_core.agents.pool import read_pool_file
 
 TEXT = README.read_text("utf-8")
 
@@ -46,3 +48,12 @@ def test_quoted_results_stand_in_the_results_file() -> None:
     assert len(quoted) >= 5
     for name, figure in quoted:
         assert re.search(rf"^{re.escape(name)}\s+{re.escape(figure)} %", results, re.MULTILINE), name
+
+
+def test_the_pool_file_it_shows_can_be_read(tmp_path: Path) -> None:
+    (shown_file,) = re.findall(r"```toml\n(\[budget.*?)```", TEXT, re.DOTALL)
+    weights = tmp_path / "qwen.gguf"
+    weights.write_bytes(b"GGUF")
+    file = tmp_path / "pool.toml"
+    file.write_text(shown_file.replace("/models/qwen.gguf", str(weights)), "utf-8")
+    assert [spec.kind for spec in read_pool_file(file).enabled] == ["openai", "gguf"]

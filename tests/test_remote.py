@@ -401,9 +401,13 @@ async def test_reset_tells_why_and_comes_before_new_text(members: Callable[..., 
 async def test_pauses_grow_with_full_jitter(members: Callable[..., Member], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "BACKOFF_S", 0.5)
     pauses: list[float] = []
+    here, real_sleep = asyncio.get_running_loop(), asyncio.sleep
 
     async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
+        if asyncio.get_running_loop() is here:
+            pauses.append(seconds)
+        else:  # a server of another test file, in a thread of its own
+            await real_sleep(seconds)
 
     for _ in range(40):
         with monkeypatch.context() as patched:
@@ -487,6 +491,22 @@ async def test_slow_reader_is_not_the_servers_fault(members: Callable[..., Membe
         await asyncio.sleep(0.4)
         got += [part async for part in parts]
     assert text_of(got) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("data", "values"),
+    [
+        ('{"a": 1}', ['{"a": 1}']),
+        ('{"a": 1}\n[DONE]', ['{"a": 1}', "[DONE]"]),
+        ('{"a": 1}\n{"a": 2}\n', ['{"a": 1}', '{"a": 2}']),
+        ('{"a":\n1}', ['{"a":\n1}']),
+        ('{"a": 1}\n{"a"', ['{"a": 1}\n{"a"']),
+        ("one\ntwo", ["one\ntwo"]),
+        ("", [""]),
+    ],
+)
+def test_events_without_the_blank_line_between_them_are_told_apart(data: str, values: list[str]) -> None:
+    assert list(exchange._values(data)) == values
 
 
 async def test_no_connection(members: Callable[..., Member]) -> None:
@@ -869,7 +889,7 @@ async def test_failed_answer_that_was_counted_is_paid(members: Callable[..., Mem
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(MiniReader, "reply", no_reply)
         error = await member.error()
-    assert error.unpriced == 0
+    assert (error.unpriced, error.usage, error.cost) == (0, Usage(12, 5), 17.0)
     assert member.meter.settled == [(Usage(12, 5), 17.0, True, True)]
 
 

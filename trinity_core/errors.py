@@ -7,6 +7,8 @@ the usual Python exceptions instead.
 
 from __future__ import annotations
 
+from trinity_core.types import Usage
+
 
 class TrinityError(Exception):
     """Base class. `str(error)` is the message for the user."""
@@ -51,7 +53,8 @@ class AgentError(TrinityError):
     context_length, resting (too many failures lately), budget (the call was not made), internal. `retryable` says
     whether the same call may succeed later, `retry_after` how many seconds to wait at least. `drop` names the
     request field that the provider does not take, when leaving it out may help. `calls` counts the attempts that
-    were made, `unpriced` those among them that may have cost something nobody told.
+    were made, `unpriced` those among them that may have cost something nobody told; `usage` and `cost` are what the
+    others used and cost.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class AgentError(TrinityError):
         drop: str | None = None,
         calls: int = 1,
         unpriced: int = 0,
+        usage: Usage | None = None,
+        cost: float | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -72,3 +77,5 @@ class AgentError(TrinityError):
         self.drop = drop
         self.calls = calls
         self.unpriced = unpriced
+        self.usage = usage or Usage()
+        self.cost = cost

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import html
 import json
 import math
 import re
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import uuid_utils
 from pydantic import TypeAdapter, ValidationError
@@ -38,6 +40,7 @@ _SECRET_SHAPE = re.compile(
 _SECRET_HEADER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=\-]{8,}")
 _SECRET_QUERY = re.compile(r"(?i)([?&](?:key|api_key|apikey|token|access_token|secret)=)[^&\s\"']+")
 REDACTED = "[redacted]"
+_NO_KEYS = frozenset(("ollama", "lm-studio", "not-needed", "no-key-required", "placeholder"))
 _known: set[str] = set()
 """Keys that this process was given, so that they are taken out of any text whatever their shape."""
 
@@ -53,10 +56,15 @@ def clean_text(text: str) -> str:
 
 
 def remember_secret(value: str) -> None:
-    """From now on `redact` takes `value` out of every text. Shorter than six characters it is left alone: so short
-    a text occurs by chance."""
-    if len(value) >= 6:
-        _known.add(value)
+    """From now on `redact` takes `value` out of every text, also as a URL, JSON, HTML or Python writes it. Shorter
+    than six characters it is left alone: so short a text occurs by chance; likewise what local servers tell people to
+    give where no key is needed."""
+    if len(value) < 6 or value.lower() in _NO_KEYS:
+        return
+    exact = clean_text(value)
+    python = (repr(value)[1:-1], repr(exact.encode())[2:-1])
+    urls = (quote(exact), quote(exact, safe=""))
+    _known.update((value, json.dumps(value)[1:-1], html.escape(value), html.escape(value, False), *python, *urls))
 
 
 def redact(text: str) -> str:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 MODEL = "trinity"
 MOST_BYTES = 10_000_000
 MOST_RUNS = 64
+BODY_S = 60.0
+"""How long a request's body may take to come."""
+STALL_S = 120.0
+"""How long a client may leave a part of its answer unread before it counts as gone."""
 MOST_HOPS = 3
 """Servers of this kind a question may have gone through before it is refused here."""
 _DRAINED = 10 * MOST_BYTES
@@ -147,7 +152,8 @@ class Api:
         if self.access.key is None:
             return
         scheme, _, key = given.partition(" ")
-        right = hmac.compare_digest(key.strip().encode("utf-8", "replace"), self.access.key.encode("utf-8"))
+        # Header texts are the bytes that came, one character each.
+        right = hmac.compare_digest(key.strip().encode("latin-1", "replace"), self.access.key.encode("utf-8"))
         if scheme.lower() != "bearer" or not right:
             what = "is wrong" if given else "is missing"
             raise ApiError(
@@ -214,11 +220,12 @@ class Api:
             raise ApiError(str(error), param=asked.param) from None
         return _Answering(self, run, asked.stream, write(asked, run.run_id))
 
-    def _via(self, headers: Mapping[str, str]) -> tuple[str, ...]:
+    def _via(self, headers: Headers) -> tuple[str, ...]:
         """The servers that the question came through. Raises ApiError for one that goes round in a circle."""
-        given = [part.strip() for part in headers.get("x-trinity-via", "").split(",")]
-        depth = headers.get("x-trinity-depth", "").strip()
-        hops = max(int(depth) if re.fullmatch(r"[0-9]{1,9}", depth) else 0, sum(map(bool, given)))
+        given, depths = _listed(headers, "x-trinity-via"), _listed(headers, "x-trinity-depth")
+        # Of a number with more digits the first ones are large enough.
+        depth = max((int(each[:9]) for each in depths if re.fullmatch(r"[0-9]+", each)), default=0)
+        hops = max(depth, len(given))
         again = bool(self.access.server_id) and self.access.server_id in given
         if again or hops >= MOST_HOPS:
             how = "has come back to the server it came from" if again else f"went through {hops} servers of this kind"
@@ -227,7 +234,8 @@ class Api:
                 "that member's base_url at another server, or disable it.",
                 code="trinity_loop",
             )
-        return tuple(part for part in given if _VIA.fullmatch(part))
+        known = tuple(part for part in given if _VIA.fullmatch(part))
+        return (*("unnamed",) * (depth - len(known)), *known)  # the depth is passed on, whatever became of the names
 
     async def _continued(self, asked: Asked) -> Asked:
         """With the conversation of the response that it continues before it. New instructions replace its first
@@ -263,7 +271,14 @@ class _Answering(Response):
         self.status_code = 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _while_connected(receive, self._work(scope, receive, send))
+        async def read(message: Sent) -> None:
+            try:
+                async with asyncio.timeout(STALL_S):
+                    await send(message)
+            except TimeoutError:  # else it would hold one of the runs for as long as it likes
+                raise ClientDisconnect from None
+
+        await _while_connected(receive, self._work(scope, receive, read))
 
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
         api, run = self._api, self._run
@@ -378,15 +393,29 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
+def _listed(headers: Headers, name: str) -> list[str]:
+    """The parts of a header that is a list, which may come in several lines."""
+    return [part.strip() for line in headers.getlist(name) for part in line.split(",") if part.strip()]
+
+
 async def _body(request: Request) -> bytes:
-    """The whole body. Raises ApiError when it is too large."""
+    """The whole body. Raises ApiError when it is too large, or does not come."""
     data, size = bytearray(), 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= MOST_BYTES:
-            data += part
-        elif size > _DRAINED:
-            break
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size <= MOST_BYTES:
+                    data += part
+                elif size > _DRAINED:
+                    break
+    except TimeoutError:
+        raise ApiError(
+            f"The body did not come whole within {BODY_S:.0f} s. Send it again.",
+            408,
+            code="request_timeout",
+            headers={"connection": "close"},
+        ) from None
     if size > MOST_BYTES:
         raise ApiError(
             f"The body is larger than {MOST_BYTES // 1_000_000} MB. Shorten the conversation.",

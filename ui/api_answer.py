@@ -214,7 +214,8 @@ class ChatWriter:
         return "".join([*frames, "data: [DONE]\n\n"])
 
     def fail(self, error: ApiError) -> str:
-        return _frame(error.envelope())
+        # What x-should-retry says where there is a header: whatever could be tried again was.
+        return _frame({"error": {**error.envelope()["error"], "should_retry": False}})
 
     def whole(self) -> dict[str, Any]:
         thought = "\n\n".join(self.account.summary())

@@ -7,7 +7,7 @@
 | 400 | the request cannot be used; it went round in a circle; it is too long for a member |
 | 401 | the API key is missing or wrong |
 | 402 | a budget of the run or the day was reached before there was an answer |
-| 403, 404, 405, 413 | another site; unknown path or model; wrong method; body too large |
+| 403, 404, 405, 408, 413 | another site; unknown path or model; wrong method; body too slow; body too large |
 | 429 | too many runs at once here, or a provider's rate limit |
 | 500 | a fault of this program |
 | 502, 504 | members failed; they did not answer in time |

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from trinity_core.agents.pool import KINDS, spec_of
+from trinity_core.agents.service import Service
 from trinity_core.errors import InputError, PoolError
 from trinity_core.types import AgentSpec
 from trinity_core.wire import drop_secrets, plain, redact
@@ -33,7 +35,6 @@ class Field:
     place: Place
     label: str
     sort: Literal["text", "switch", "whole", "number"] = "text"
-    info: str = ""
 
 
 FIELDS = (
@@ -44,7 +45,7 @@ FIELDS = (
     Field("key_env", "entry", "Environment variable with the key"),
     Field("description", "entry", "Description"),
     Field("enabled", "entry", "Takes part", "switch"),
-    Field("effort", "options", "Effort", info="none, minimal, low, medium, high, … as the model knows it"),
+    Field("effort", "options", "Effort"),
     Field("max_tokens", "options", "Most tokens a reply", "whole"),
     Field("concurrency", "service", "Calls at once", "whole"),
     Field("requests_per_minute", "service", "Requests a minute", "whole"),
@@ -63,6 +64,15 @@ FIELDS = (
 )
 NAMES = tuple(field.name for field in FIELDS)
 _LOCAL_MODELS = ("gguf", "transformers")
+_ASKED = "Type the name that the server knows it by, or press List models and choose one."
+_MODELS = {
+    "openai": _ASKED,
+    "anthropic": _ASKED,
+    "gemini": _ASKED,
+    "gguf": "Type the path of the .gguf file.",
+    "transformers": "Type the folder of a model, or the id of one that was fetched, such as Qwen/Qwen3-0.6B.",
+}
+"""What to do when a kind that needs a model has none."""
 _OPTIONLESS = ("symbolic", "lexical", "calendar")
 
 
@@ -138,11 +148,23 @@ def spec_from(values: Sequence[Any]) -> AgentSpec:
     entry = draft_of(values)
     if not entry.get("name"):
         raise InputError("Name: give the member a name, such as gpt. It labels its turns and its row in the head.")
+    if not entry.get("model") and (what := _MODELS.get(entry["kind"])):
+        raise InputError(f"Agent {entry['name']}: Model is empty. {what}")
     try:
         return spec_of(entry)
     except PoolError as error:
-        text = str(error)
+        text = _in_form_words(str(error))
         raise PoolError(text if text.startswith("Agent ") else f"Agent {entry['name']}: {text}") from None
+
+
+def _in_form_words(text: str) -> str:
+    """An error of the pool file with the form's labels in place of the file's names."""
+    for field in FIELDS:
+        name = {"service": "service.", "price": "service.price.", "options": "option "}.get(field.place, "")
+        if name:
+            label = f"Price, {field.label.lower()}" if field.place == "price" else field.label
+            text = text.replace(f"{name}{field.name} ", f"{label} ")
+    return text
 
 
 def rough_spec(values: Sequence[Any]) -> AgentSpec:
@@ -152,6 +174,32 @@ def rough_spec(values: Sequence[Any]) -> AgentSpec:
     if "key_env" not in shown(str(given["kind"])):
         text["key_env"] = text["base_url"] = None
     return AgentSpec(str(given["name"] or "").strip(), str(given["kind"]), **text)  # type: ignore[arg-type]
+
+
+def without_secrets(values: Sequence[Any]) -> list[Any]:
+    """The values with nothing in them that looks like a key: what a browser may keep."""
+    given = dict(zip(NAMES, values, strict=True))
+    for name, value in given.items():
+        if isinstance(value, str) and redact(value) != value:
+            given[name] = ""
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", str(given["key_env"] or "").strip()):
+        given["key_env"] = ""  # a key that was pasted into the wrong field
+    if "@" in str(given["base_url"] or ""):
+        given["base_url"] = ""
+    try:
+        if given["extra"]:
+            _extra(given["extra"], {})
+    except InputError:
+        given["extra"] = ""
+    return list(given.values())
+
+
+def values_from(kept: object) -> list[Any] | None:
+    """Values that a browser kept, or None when they are none of this form's."""
+    if not isinstance(kept, list) or len(kept) != len(FIELDS) or kept[NAMES.index("kind")] not in KIND_WORDS:
+        return None
+    sorts = [bool if field.sort == "switch" else str for field in FIELDS]
+    return kept if all(isinstance(value, sort) for value, sort in zip(kept, sorts, strict=True)) else None
 
 
 def _read(field: Field, value: Any) -> Any:
@@ -248,8 +296,8 @@ def budget_fields() -> list[Any]:
     for part, words in (("run", "One run"), ("day", "One day")):
         with gr.Row():
             fields += [
-                _number(f"{words}: {name}", f"pool-{part}-{name}", placeholder="no limit")
-                for name in ("calls", "tokens", "cost")
+                _number(f"{words}: {label}", f"pool-{part}-{name}", placeholder="no limit")
+                for name, label in (("calls", "calls"), ("tokens", "tokens"), ("cost", "cost ($)"))
             ]
     return fields
 
@@ -260,7 +308,6 @@ def _field(made: dict[str, Any], name: str, **options: Any) -> None:
     spec = FIELDS[place]
     given: dict[str, Any] = {
         "label": spec.label,
-        "info": spec.info or None,
         "elem_id": f"pool-{name.replace('_', '-')}",
         "value": blank()[place],
         **options,
@@ -273,21 +320,30 @@ def _field(made: dict[str, Any], name: str, **options: Any) -> None:
         made[name] = _number(**given)
 
 
+def _default(name: str) -> str:
+    """What holds while a field under Advanced is empty."""
+    if name in ("effort", "max_tokens"):
+        return {"effort": "low, medium, high, …", "max_tokens": "as the run says"}[name]
+    value = getattr(Service(), name)
+    return "no limit" if value is None else f"{value:g}"
+
+
 def _advanced(made: dict[str, Any]) -> None:
     with gr.Accordion("Advanced", open=False, elem_id="pool-advanced"):
         for group in (
             ("effort", "max_tokens"),
             ("concurrency", "requests_per_minute", "tokens_per_minute"),
-            ("connect_s", "first_token_s", "between_tokens_s", "total_s"),
+            ("connect_s", "first_token_s"),
+            ("between_tokens_s", "total_s"),
             ("retries", "rest_after", "rest_s"),
         ):
             with gr.Row():
                 for name in group:
-                    _field(made, name)
-        gr.HTML('<p class="tr-aside">Price, in dollars per million tokens (empty: from the price list)</p>')
+                    _field(made, name, placeholder=_default(name))
+        gr.HTML('<p class="tr-hold tr-group">Price in dollars per million tokens</p>', apply_default_css=False)
         with gr.Row():
-            for name in ("input", "output", "cached"):
-                _field(made, name, elem_id=f"pool-price-{name}")
+            for name, shown_empty in (("input", "price list"), ("output", "price list"), ("cached", "as input")):
+                _field(made, name, elem_id=f"pool-price-{name}", placeholder=shown_empty)
         _field(made, "extra", lines=3, max_lines=12, placeholder='{"temperature": 0.2}')
 
 
@@ -306,8 +362,9 @@ def form_fields() -> Form:
     _field(made, "key_env", placeholder="OPENAI_API_KEY")
     with gr.Row(elem_id="pool-key-row"):
         key = gr.Textbox(
-            label="Or type the key (kept in memory until the program ends)", type="password", elem_id="pool-key",
-            max_lines=1, html_attributes=gr.InputHTMLAttributes(autocomplete="new-password", spellcheck=False),
+            label="Or type the key", placeholder="kept in memory until the program ends", type="password",
+            elem_id="pool-key", max_lines=1,
+            html_attributes=gr.InputHTMLAttributes(autocomplete="new-password", spellcheck=False),
             scale=4, min_width=160,
         )  # fmt: skip
         forget = gr.Button("Forget key", elem_id="pool-key-forget", size="md", scale=0, min_width=120)

@@ -16,7 +16,7 @@ from trinity_core.agents.meter import Spent
 from trinity_core.agents.pool import KINDS
 from trinity_core.types import AgentSpec, Finish, Reply
 from trinity_core.wire import redact
-from ui.render import esc, prose, seconds, tokens
+from ui.render import dollars, esc, money, prose, seconds, tokens
 from ui.rows import Row, Rows
 
 KIND_WORDS = {
@@ -37,6 +37,9 @@ _ROW_WORDS = {
     "unknown": ("?", "unknown", "The head could not be read."),
 }
 _REST_WORDS = {"open": "resting", "half-open": "half-open"}
+_REMOTE = ("Model", "Key", "$ per million")
+_ASIDE = ' class="tr-local"'
+"""Marks what says nothing of a local member, so that a narrow page can leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class Member:
 def table(members: Sequence[Member], editing: str | None = None) -> str:
     """Every member in order, with what can be done to it."""
     heads = "".join(
-        f'<th scope="col">{head}</th>' for head in ("Member", "Model", "Key", "$ per million", "State", "Row", "")
+        f'<th scope="col">{head}</th>'
+        for head in ("Member", "Model", "Key", "$ per million", "State", "Row", '<span class="tr-sr">Actions</span>')
     )
     rows = "".join(
         _member(member, place, len(members), member.spec.name == editing) for place, member in enumerate(members)
@@ -75,33 +79,45 @@ def _member(member: Member, place: int, count: int, editing: bool) -> str:
     spec = member.spec
     cells = (
         ("Member", _name(spec)),
-        ("Model", esc(spec.model or "–")),
+        ("Model", _model(spec)),
         ("Key", _key(member)),
         ("$ per million", _price(member)),
         ("State", _state(member)),
         ("Row", _row(member)),
         ("", _actions(spec, place, count)),
     )
-    filled = "".join(f'<td data-label="{label}">{cell}</td>' for label, cell in cells)
+    filled = "".join(
+        f'<td data-label="{label}"{_ASIDE if not member.remote and label in _REMOTE else ""}>{cell}</td>'
+        for label, cell in cells
+    )
     marks = (' class="tr-off"' if not spec.enabled else "") + (' aria-selected="true"' if editing else "")
-    return f'<tr data-member="{esc(spec.name)}"{marks}>{filled}</tr>'
+    why = ""
+    if spec.enabled and member.rest and member.why:
+        why = f'<tr class="tr-why"><td colspan="7">{esc(member.why)}</td></tr>'
+    return f'<tr data-member="{esc(spec.name)}"{marks}>{filled}</tr>{why}'
 
 
 def _name(spec: AgentSpec) -> str:
-    where = f' <span class="tr-where">{esc(spec.base_url)}</span>' if spec.base_url else ""
     kind = esc(KIND_WORDS.get(spec.kind, spec.kind))
-    title = f' title="{esc(spec.description)}"' if spec.description else ""
-    return f'<b class="tr-agent"{title}>{esc(spec.name)}</b><span class="tr-kind">{kind}{where}</span>'
+    title = f' title="{esc(f"{spec.name}: {spec.description}" if spec.description else spec.name)}"'
+    return f'<span{title}><b class="tr-agent">{esc(spec.name)}</b><span class="tr-kind">{kind}</span></span>'
+
+
+def _model(spec: AgentSpec) -> str:
+    where = f'<span class="tr-where">{esc(spec.base_url)}</span>' if spec.base_url else ""
+    title = esc("\n".join(part for part in (spec.model, spec.base_url) if part))
+    return f'<span title="{title}"><span class="tr-two">{esc(spec.model or "–")}</span>{where}</span>'
 
 
 def _key(member: Member) -> str:
     if member.key is None:
-        return '<span class="tr-dim">none needed</span>'
+        return '<span class="tr-dim" title="No key is needed">–</span>'
     words = show(member.key)
     if member.key.is_set:
-        return esc(words)
+        return f"<span>{esc(words)}</span>"
+    short, _, advice = words.partition(":")
     needed = member.spec.key_env is not None
-    return f'<span class="{"tr-warn" if needed else "tr-dim"}">{esc(words)}</span>'
+    return f'<span class="{"tr-warn" if needed else "tr-dim"}" title="{esc(advice.strip())}">{esc(short)}</span>'
 
 
 def _price(member: Member) -> str:
@@ -110,7 +126,7 @@ def _price(member: Member) -> str:
     if member.price is None:
         return '<span class="tr-warn" title="Set a price under Advanced to count what it costs.">unknown</span>'
     into, out = member.price
-    return "free" if into == out == 0 else f"{into:,.4g} in · {out:,.4g} out"
+    return "free" if into == out == 0 else f"{into:,.4g}&nbsp;in · {out:,.4g}&nbsp;out"
 
 
 def _state(member: Member) -> str:
@@ -122,7 +138,7 @@ def _state(member: Member) -> str:
     if not spec.enabled:
         word = '<span class="tr-dim">off</span>'
     elif member.rest in _REST_WORDS:
-        word = f'<span class="tr-warn" title="{esc(member.why)}">{_REST_WORDS[member.rest]}</span>'
+        word = f'<span class="tr-warn">{_REST_WORDS[member.rest]}</span>'
     else:
         word = "ok"
     return f'<span class="tr-state-cell">{switch}{word}</span>'
@@ -130,8 +146,8 @@ def _state(member: Member) -> str:
 
 def _row(member: Member) -> str:
     sign, word, title = _ROW_WORDS[member.row]
-    dim = "" if member.row == "trained" else ' class="tr-warn"'
-    return f'<span{dim} title="{title}"><b aria-hidden="true">{sign}</b> {word}</span>'
+    warn = "" if member.row == "trained" else " tr-warn"
+    return f'<span class="tr-row{warn}" title="{title}"><b aria-hidden="true">{sign}</b> {word}</span>'
 
 
 def _actions(spec: AgentSpec, place: int, count: int) -> str:
@@ -170,7 +186,7 @@ def rows_notice(members: Sequence[Member], rows: Rows) -> str:
     if missing:
         parts.append(
             notice(
-                f"No trained row for {', '.join(missing)}. Until there is one the coordinator is untrained and "
+                f"No trained row for {_some(missing)}. Until there is one the coordinator is untrained and "
                 "decides uniformly. An average row lets the trained rows decide again; a new member then counts as a "
                 "typical one.",
                 kind="warn",
@@ -180,11 +196,17 @@ def rows_notice(members: Sequence[Member], rows: Rows) -> str:
     if fresh:
         parts.append(
             notice(
-                f"Average rows, not trained yet: {', '.join(fresh)}. The head cannot tell them apart until it is "
+                f"Average rows, not trained yet: {_some(fresh)}. The head cannot tell them apart until it is "
                 "trained for this pool: python app.py train --method sft --deploy",
             )
         )
     return "".join(parts)
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    """The names, of many only the first ones; the table marks each."""
+    rest = len(names) - most
+    return ", ".join(names) if rest < 2 else f"{', '.join(names[:most])} and {rest} others"
 
 
 def notice(
@@ -232,7 +254,7 @@ def offers(found: Sequence[Offer], looked: bool) -> str:
 def form_title(name: str | None) -> str:
     """The heading of the form; the page scrolls to it where it is out of sight."""
     words = f"Edit {esc(name)}" if name else "New member"
-    return f'<h2 class="tr-form-title" data-form="{esc(name or "")}">{words}</h2>'
+    return f'<h2 class="tr-form-title" tabindex="-1">{words}</h2>'
 
 
 def models(names: Sequence[str], chosen: str) -> str:
@@ -252,13 +274,9 @@ def today(spent: Spent | None) -> str:
     """What was spent since midnight, as far as it is known."""
     if spent is None:
         return ""
-    words = [
-        f"{spent.calls:,} call{'s' if spent.calls != 1 else ''}",
-        f"{spent.tokens:,} tokens",
-        f"${spent.cost:.4f}",
-    ]
-    if spent.unpriced:
-        words.append(f"and {spent.unpriced:,} call{'s' if spent.unpriced != 1 else ''} of unknown cost")
+    known = None if spent.unpriced == spent.calls and spent.calls and not spent.cost else spent.cost
+    calls = f"{spent.calls:,} call{'' if spent.calls == 1 else 's'}"
+    words = (calls, f"{spent.tokens:,} tokens", money(known, spent.unpriced))
     return f'<p class="tr-aside">Spent today: {" · ".join(words)}</p>'
 
 
@@ -296,7 +314,8 @@ def cost_words(reply: Reply, remote: bool) -> str:
     if not remote:
         return "free"
     if reply.cost is not None:
-        return f"${reply.cost:.6f}".rstrip("0").rstrip(".") if reply.cost else "$0"
+        tiny = 5e-7 <= reply.cost < 1e-4
+        return f"${reply.cost:.6f}".rstrip("0") if tiny else dollars(reply.cost)
     return "cost unknown"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trinity_core.types import (
@@ -70,6 +71,10 @@ _NEXT_STEP = {
     "context_length": "Shorten the question or start a new conversation.",
     "empty": "Run again with more tokens, or choose another method.",
     "blocked": "Rephrase the question.",
+    "bad_request": "Correct this member in the Pool tab, or choose another method.",
+    "protocol": "Check this member's address in the Pool tab, then run again.",
+    "resting": "Wait until it is called again, or choose another method.",
+    "budget": "Raise the budget in the Pool tab, or wait until the day is over.",
     "attempts": "Choose another method, or enable more members in the pool.",
     "NoAgentError": "Enable more members in the pool, or run again.",
     "BackboneError": "Choose the method random or fixed meanwhile; they need no coordinator model.",
@@ -137,6 +142,10 @@ def dollars(cost: float) -> str:
     return "under $0.0001" if 0 < cost < 0.00005 else f"${cost:,.4f}"
 
 
+def _stored(count: int) -> str:
+    return f"{count} stored repl{'y' if count == 1 else 'ies'}" if count else ""
+
+
 def _calls(count: int) -> str:
     return f"{count:,} call{'' if count == 1 else 's'}"
 
@@ -196,7 +205,7 @@ def lane(view: RunView) -> str:
         items.append(card(call, newest=newest[call.turn] == call.attempt))
         last_of_turn = index + 1 == len(view.calls) or view.calls[index + 1].turn != call.turn
         if last_of_turn:
-            items += [_note(note) for note in view.notes if note.turn == call.turn]
+            items += [_note(note, view.calls) for note in view.notes if note.turn == call.turn]
     seen = {call.turn for call in view.calls}
     items += [_note(note) for note in view.notes if note.turn is not None and note.turn not in seen]
     items.append(_lane_end(view))
@@ -209,6 +218,7 @@ def card(call: CallView, *, newest: bool = True) -> str:
     test_id = f"turn-{call.turn}" if newest else f"turn-{call.turn}-attempt-{call.attempt}"
     words = ROLE_WORDS[call.role] if call.role else "Answer"
     label = f"Turn {call.turn}, {words}, {call.agent}, {STATUS_WORDS[call.status]}"
+    verdict = call.verdict if call.error is None else None
     attempt = f'<span class="tr-attempt">attempt {call.attempt}</span>' if call.attempt > 1 or not newest else ""
     return (
         f'<li class="tr-card tr-is-{call.status.value} tr-lane-{role or "none"}" tabindex="0" '
@@ -218,7 +228,8 @@ def card(call: CallView, *, newest: bool = True) -> str:
         f'aria-label="{esc(label)}">'
         f'<span class="tr-node" aria-hidden="true">{letter(call.role)}</span>'
         f'<header><span class="tr-turn">Turn {call.turn}</span>{attempt}{role_badge(call.role)}'
-        f'<span class="tr-agent">{esc(call.agent)}</span>{verdict_badge(call.verdict)}{_call_state(call)}</header>'
+        f'<span class="tr-agent">{esc(call.agent)}</span>{verdict_badge(verdict)}'
+        f"{_call_state(call)}</header>"
         f"{_suggested(call)}{_reasoning(call)}{_body(call)}{_error(call)}{_suggests(call.suggestion)}{_facts(call)}"
         "</li>"
     )
@@ -276,6 +287,11 @@ def _suggestion(suggestion: Suggestion) -> str:
     return f"<b>{esc(who or 'anyone')}</b>{esc(what)}"
 
 
+def _why(call: CallView) -> str:
+    """What went wrong in a call, without the member's name in front."""
+    return call.error.message.removeprefix(f"{call.agent}: ") if call.error is not None else ""
+
+
 def _error(call: CallView) -> str:
     if call.error is None or call.status is Status.CANCELLED:
         return ""
@@ -297,10 +313,17 @@ def _facts(call: CallView) -> str:
     return f"<footer>{'<i>·</i>'.join(known)}</footer>" if known else ""
 
 
-def _note(note: Note) -> str:
+def _note(note: Note, calls: Sequence[CallView] = ()) -> str:
+    """A note; why a member is left out is not said again where its card says so."""
+    message = note.message
+    for call in calls:
+        why = _why(call)
+        if note.kind == "masked" and why and message.endswith(f": {why}"):
+            message = f"{message.removesuffix(f': {why}')}."
+            break
     return (
         f'<li class="tr-note" data-kind="{esc(note.kind)}"><span class="tr-node" aria-hidden="true">i</span>'
-        f"<b>{esc(note.kind)}</b> {esc(note.message)}</li>"
+        f"<b>{esc(note.kind)}</b> {esc(message)}</li>"
     )
 
 
@@ -380,8 +403,11 @@ def _problem(view: RunView, failure: Failure) -> str:
     step = _NEXT_STEP.get(failed.error.kind if failed and failed.error else failure.kind) or _NEXT_STEP.get(
         failure.kind, "Run again, or choose another method."
     )
+    message = failure.message
+    if failed is not None and failed.role is not None and message.count(_why(failed)) > 1:  # also as the only cause
+        message = message.replace(f" {failed.agent} as {failed.role.value}: {_why(failed)}", "")
     return (
-        f'<div class="tr-problem" role="alert"><b>{esc(where)}the run could not go on.</b> {esc(failure.message)}'
+        f'<div class="tr-problem" role="alert"><b>{esc(where)}the run could not go on.</b> {esc(message)}'
         f'<p class="tr-next">What to do: {esc(step)}</p></div>'
     )
 
@@ -418,7 +444,11 @@ def status_line(view: RunView, now: float) -> str:
         totals = view.finished.totals
         words.append(STOP_WORDS[view.finished.stop_reason])
         words.append(f"{totals.turns} turn{'s' if totals.turns != 1 else ''}")
-        words += [text for text in (tokens(totals.usage), money(*view.spent)) if text]
+        words += [
+            text
+            for text in (tokens(totals.usage), money(*view.spent), _stored(sum(call.reused for call in view.calls)))
+            if text
+        ]
     elif view.started is not None:
         turn = view.calls[-1].turn if view.calls else 1
         words.append(f"turn {turn} of at most {view.started.params.max_turns}")
@@ -451,5 +481,5 @@ def coordinator_line(status: CoordinatorStatus) -> str:
     return (
         f'<div class="tr-coordinator tr-coordinator-{status.state}" data-testid="coordinator" '
         f'data-state="{status.state}"><span class="tr-dot" aria-hidden="true"></span>'
-        f'<span role="status">{" · ".join(parts)}</span>{bar}</div>'
+        f'<span role="status" title="{esc(status.message or "")}">{" · ".join(parts)}</span>{bar}</div>'
     )

@@ -35,6 +35,8 @@ from ui.api_errors import ApiError, is_api
 
 OWNER_COOKIE = "trinity_owner"
 _OWNER = re.compile(r"^[A-Za-z0-9_-]{32,64}$")
+_HOST = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([a-z0-9._-]+))(?::[0-9]{0,5})?")
+"""A Host header in lower case: an IPv6 address in brackets, or a name, and a port."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _YEAR_S = 365 * 24 * 3600
@@ -170,8 +172,10 @@ class Guard:
         return None
 
     def _serves(self, host: str) -> bool:
-        name = host.lower()
-        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        name = found[1] or found[2]
         if name in self.names:
             return True
         if not self.any_address:

@@ -268,7 +268,8 @@ def _turn(turn: StoredTurn) -> str:
     return (
         f'<details class="tr-call" data-key="{turn.turn}.{turn.attempt}" '
         f'data-testid="call-{turn.turn}-{turn.attempt}">'
-        f"<summary>{name} {render.role_badge(turn.role)} {esc(turn.agent)} {render.verdict_badge(turn.verdict)}"
+        f"<summary>{name} {render.role_badge(turn.role)} {esc(turn.agent)} "
+        f"{render.verdict_badge(turn.verdict if turn.error is None else None)}"
         f"</summary>{''.join(parts)}</details>"
     )
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 KEY = "sk-peer-9d41c2e8a7"
 """The key that the LiteLLM proxy asks for; the other peers take any."""
@@ -128,6 +128,12 @@ def connections(port: int, pid: int | None = None) -> int:
     closed = (psutil.CONN_LISTEN, psutil.CONN_TIME_WAIT, psutil.CONN_CLOSE)
     ends = ((c.laddr.port if c.laddr else 0, c.raddr.port if c.raddr else 0) for c in held if c.status not in closed)
     return sum(port in pair for pair in ends)
+
+
+def memory_mib() -> float:
+    """This process's resident set."""
+    resident: float = psutil.Process().memory_info().rss / 2**20
+    return resident
 
 
 def python() -> str:

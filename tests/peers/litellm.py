@@ -26,8 +26,8 @@ def interpreter() -> Path:
     """The Python that has litellm. Raises Unavailable."""
     named = os.environ.get("TRINITY_LITELLM_PYTHON")
     path = Path(named) if named else ENVIRONMENT / "bin" / "python"
-    if not path.is_file():
-        raise Unavailable(f"there is no {path}; `make setup-test` makes it")
+    if not path.with_name("litellm").is_file():  # its command comes last, so a half-made environment has none
+        raise Unavailable(f"{path} has no litellm; `make setup-test` installs it")
     return path
 
 

@@ -7,7 +7,6 @@ is killed and prints its address.
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,4 +57,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve())
+    serve()

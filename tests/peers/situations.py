@@ -45,6 +45,7 @@ _HUNG_S = 90
 LIMITED = "llmock, limited"
 QUOTA, CONTEXT_WINDOW = 6000, 2000
 """Of the limited llmock: tokens a minute, and tokens of a prompt."""
+_WHOLE = ("plain answer to a stream", "json", "json-as-stream", "leading-blanks", "gzip", "slow-headers")
 SHORT = Sampling(max_tokens=64)
 
 
@@ -80,6 +81,17 @@ class Situation:
     key_env: str = KEY_ENV
     first: Sampling | None = None
     cancel_after: int | None = None
+
+    @property
+    def sort(self) -> str:
+        """Which row of a short table it belongs to."""
+        if self.cancel_after is not None:
+            return "cancelled: the socket closes"
+        if self.expected.errors:
+            return f"fails as {self.expected.errors[0]}"
+        if self.expected.calls > 1:
+            return "fails, is tried again and answers"
+        return "answers in one piece" if self.name in _WHOLE else "streams"
 
     def model_for(self, kind: str) -> str:
         """The model that is asked for; where the peer takes any, one that no other situation uses."""

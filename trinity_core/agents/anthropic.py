@@ -68,6 +68,8 @@ _FINISH = {
     "model_context_window_exceeded": Finish.LENGTH,
     "refusal": Finish.REFUSED,
 }
+_EVENTS = ("message", "message_start", "content_block_start", "content_block_delta", "message_delta")
+"""Names of events that carry a part of the answer."""
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
@@ -192,7 +194,14 @@ class _Reader(turns.Collected):
     def event(self, data: str, event: str = "") -> Sequence[Piece]:
         if data.strip() in ("", "[DONE]"):
             return []
-        value = faults.parse_json(data)
+        try:
+            value = faults.parse_json(data)
+        except AgentError:
+            if event == "error":
+                raise faults.in_band(data, provider=_NAME) from None
+            if self._stop or (event and event not in _EVENTS):  # torn after the end, or a keep-alive in plain words
+                return []
+            raise
         self._fed = True
         if not isinstance(value, Mapping):
             return []

@@ -160,14 +160,15 @@ class Exchange:
 
     def _pass(self, events: Sequence[Event]) -> None:
         for event in events:
-            if self._over:
-                return
-            self._events += 1
-            self._raw.clear()
-            self._show(self.reader.event(event.data, event.event))
-            if event.data.strip() == "[DONE]" or event.event == "message_stop":
-                self._over = True
-                self._postpone(GRACE_S)
+            for data in _values(event.data):
+                if self._over:
+                    return
+                self._events += 1
+                self._raw.clear()
+                self._show(self.reader.event(data, event.event))
+                if data.strip() == "[DONE]" or event.event == "message_stop":
+                    self._over = True
+                    self._postpone(GRACE_S)
 
     def _show(self, pieces: Sequence[Piece | Reset]) -> None:
         for piece in pieces:
@@ -236,6 +237,22 @@ class Exchange:
             return AgentError(words, kind="protocol", retryable=True)
         where = "in the middle of the answer" if self._answered else "before it answered"
         return AgentError(f"The connection broke {where}.", kind="transport", retryable=True)
+
+
+def _values(data: str) -> Sequence[str]:
+    """The values in an event's data: one, unless a server left out the blank line between its events."""
+    if "\n" not in data or _is_json(data):
+        return (data,)
+    lines = [line for line in data.split("\n") if line.strip()]
+    return lines if all(line.strip() == "[DONE]" or _is_json(line) for line in lines) else (data,)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        faults.parse_json(text)
+    except AgentError:
+        return False
+    return True
 
 
 def _unreachable(error: httpx.ConnectError, said: str) -> AgentError:

@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -132,24 +133,27 @@ def fault(status: int, headers: Mapping[str, str], body: bytes, *, provider: str
 def in_band(error: Any, *, provider: str) -> AgentError:
     """The error that a value inside an answer with status 200 means: an object, a text or anything else.
 
-    Without a status or a known code it is a passing failure, since the request itself had been accepted."""
+    Without a status or a known code it is a passing failure, since the request itself had been accepted. A server
+    that says `should_retry: false` (another Trinity, which has tried again itself) is believed."""
     said = _said(error)
     kind = _kind(said.status, said)
+    final = isinstance(error, Mapping) and error.get("should_retry") is False
     return AgentError(
         f"{provider} reported an error in its answer: {_words(said)} {_next_step(kind, said.status, said)}",
         kind=kind,
-        retryable=kind in _RETRYABLE,
+        retryable=kind in _RETRYABLE and not final,
         drop=_refused_field(said) if kind == "bad_request" else None,
     )
 
 
 def parse_json(data: str | bytes) -> Any:
-    """The JSON value in `data`, blank lines and a byte order mark around it allowed.
+    """The JSON value in `data`, blank lines and a byte order mark around it and bare control characters in it
+    allowed.
 
     Raises AgentError of kind protocol: for a web page it is not retryable, for anything else it is."""
     text = (data.decode("utf-8", "replace") if isinstance(data, bytes) else data).strip("\ufeff \t\r\n")
     try:
-        return json.loads(text)
+        return json.loads(text, strict=False)
     except (ValueError, RecursionError):
         pass
     if _PAGE.match(text):
@@ -181,7 +185,7 @@ def odd_answer(said: str | None) -> AgentError:
 
 
 def retry_after(headers: Mapping[str, str], *, now: float | None = None, cap: float = 60.0) -> float | None:
-    """Seconds to wait at least, from retry-after-ms or Retry-After (seconds or an HTTP date), at most `cap`.
+    """Seconds to wait at least, from retry-after-ms or Retry-After (seconds or a date), at most `cap`.
 
     `now` is in UTC epoch seconds. None when the headers say nothing that can be read."""
     wait = _number(_header(headers, "retry-after-ms"), 0.001)
@@ -192,10 +196,16 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None, cap: fl
         wait = duration(value)
     if wait is None and value:
         try:
-            wait = parsedate_to_datetime(value).timestamp() - (time.time() if now is None else now)
+            wait = _moment(value).timestamp() - (time.time() if now is None else now)
         except (ValueError, TypeError, OverflowError, IndexError):
             return None
     return None if wait is None else min(max(0.0, wait), cap)
+
+
+def _moment(text: str) -> datetime:
+    """A date as HTTP writes it, or as ISO 8601 does; UTC where it names no zone. Raises ValueError and others."""
+    found = datetime.fromisoformat(text) if re.match(r"\d{4}-", text) else parsedate_to_datetime(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def duration(text: str) -> float | None:
@@ -211,7 +221,7 @@ def read(body: bytes) -> Said:
     """What an error body says, whatever it is. Never raises."""
     text = body.decode("utf-8", "replace").strip("\ufeff \t\r\n")
     try:
-        value = json.loads(text)
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return Said(_page(text), page=True) if _PAGE.match(text) else Said(text[:_READ])
     return _said(value)
@@ -260,6 +270,11 @@ def _status(value: Any) -> int | None:
     except ValueError:
         return None
     return number if 400 <= number < 600 else None
+
+
+def names_status(body: Mapping[str, Any]) -> bool:
+    """Whether the outermost members of a JSON object name the HTTP status of a failure."""
+    return any(_status(body.get(name)) is not None for name in ("code", "status", "status_code", "statusCode"))
 
 
 def _text(value: Any, depth: int = 0) -> str:

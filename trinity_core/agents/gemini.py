@@ -236,17 +236,24 @@ class _Reader(turns.Collected):
         if data.strip() in ("", "[DONE]"):
             return []
         try:
-            return self._take(faults.parse_json(data))
+            value = faults.parse_json(data)
         except AgentError as error:
+            if event == "error":
+                raise _advised(faults.in_band(data, provider=_NAME)) from None
+            if self._stop or event not in ("", "message"):  # torn after the end, or a keep-alive in plain words
+                return []
             raise _advised(error) from None
+        return self._take(value)
 
     def whole(self, body: Any) -> Sequence[Piece]:
+        self._fed = True
         return self._take(body)
 
     def reply(self) -> Reply:
-        if not self._candidate and self._blocked is not None:
+        if not self._stop and self._blocked is not None:
             warning = f"The provider blocked the prompt ({self._blocked})."
-            return Reply("", Finish.BLOCKED, usage=self.usage, request_id=self._id, warnings=(warning,))
+            text, thought = "".join(self.text), "".join(self.thought)
+            return Reply(text, Finish.BLOCKED, thought, self.usage, request_id=self._id, warnings=(warning,))
         if self._fed and not self._candidate:
             raise _foreign()
         if not self._stop:
@@ -286,8 +293,10 @@ class _Reader(turns.Collected):
             self._blocked = reason
         self._usage(chunk.get("usageMetadata"))
         candidates = chunk.get("candidates")
-        first = [c for c in candidates if isinstance(c, Mapping)] if isinstance(candidates, list) else []
-        return [piece for c in first if not c.get("index") for piece in self._parts(c)]
+        listed = candidates if isinstance(candidates, list) else []
+        # Only the first is read. Its index is left out of the JSON where it is 0.
+        first = next((each for each in listed if isinstance(each, Mapping) and not each.get("index")), None)
+        return [] if first is None else list(self._parts(first))
 
     def _parts(self, candidate: Mapping[str, Any]) -> Iterator[Piece]:
         self._candidate = True

@@ -6,8 +6,9 @@ to a member's name and to the origin (scheme, host, port) of its address: a memb
 not take its key along.
 
 Invariants: no key is written to a file of ours, returned by `state` or `show`, or part of an error; redaction knows
-every key from the moment it is seen. Only a keyring that the `keyring` library recommends is used, so that none lands
-in a plain file. A keyring that does not answer holds up a call for `PATIENCE_S` seconds, once.
+every key from the moment it is seen; what a server says back of its key is hidden in its reply (`Veil`). Only a
+keyring that the `keyring` library recommends is used, so that none lands in a plain file. A keyring that does not
+answer holds up a call for `PATIENCE_S` seconds, once.
 
 Not covered: rotating keys, and several keys for one member.
 """
@@ -17,14 +18,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from trinity_core import wire
 from trinity_core.config import secret_from
 from trinity_core.errors import ConfigError
-from trinity_core.types import AgentSpec
+from trinity_core.types import AgentSpec, Piece, Reply, Reset
 
 SERVICE = "trinity-playground"
 """The name under which keys stand in the operating system's keyring."""
@@ -194,6 +195,47 @@ class Keys:
             ) from None
         with self._lock:
             self._kept[slot] = None
+
+
+class Veil:
+    """Takes the key that was sent with a call out of the reply to it, which is stored and shown; the reply may come
+    in pieces that cut the key anywhere. Only as much as could be its beginning is held back until the next piece.
+
+    A key shorter than `SHOWN_FROM` is left alone: local servers are given words such as `ollama`, which replies hold
+    by chance."""
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key if key and len(key) >= SHOWN_FROM else None
+        self._held = Piece("")
+
+    def over(self, item: Piece | Reset) -> list[Piece | Reset]:
+        """What may be shown now that `item` has come."""
+        if self._key is None:
+            return [item]
+        if isinstance(item, Reset):
+            self._held = Piece("")
+            return [item]
+        before: list[Piece | Reset] = list(self.rest()) if item.channel != self._held.channel else []
+        text = self._hidden(self._held.text + item.text)
+        kept = next(n for n in range(min(len(text), len(self._key) - 1), -1, -1) if text.endswith(self._key[:n]))
+        shown, self._held = text[: len(text) - kept], replace(item, text=text[len(text) - kept :])
+        return [*before, replace(item, text=shown)] if shown else before
+
+    def rest(self) -> list[Piece]:
+        """What was held back and turned out not to be the key, once the reply has ended."""
+        held, self._held = self._held, Piece("")
+        return [held] if held.text else []
+
+    def reply(self, reply: Reply) -> Reply:
+        return replace(
+            reply,
+            text=self._hidden(reply.text),
+            reasoning=self._hidden(reply.reasoning),
+            request_id=None if reply.request_id is None else self._hidden(reply.request_id),
+        )
+
+    def _hidden(self, text: str) -> str:
+        return text if self._key is None else text.replace(self._key, wire.REDACTED)
 
 
 def _slot(spec: AgentSpec) -> tuple[str, str]:

@@ -7,11 +7,12 @@ the count begins with the process.
 Invariants: calls that go on at the same time never exceed a limit of the day together, because each one's worst case
 is set aside until it is settled. What a call left unknown (tokens or cost that nobody told) stays set aside for the
 rest of the day: it was used as far as anybody knows. Neither `admit` nor `settle` waits for the ledger: one thread
-writes and reads it, in order, and what it could not write is counted here and tried again.
+writes and reads it, in order, and what it could not write is counted here and tried again. `refusal`, which is asked
+from a thread before each attempt, has it read.
 
 Not covered: the budget of a run (the loop's, by the same `worst_case`), members inside this program, which charge
-nothing and are not counted, and what was set aside for unknown calls before a restart. Calls of another process are
-seen with the next one of this process, or after some seconds.
+nothing and are not counted, and what was set aside for unknown calls before a restart. Another process's calls count
+once they are over: calls that several processes make at the same moment may exceed a limit together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from string import ascii_letters
@@ -35,6 +37,8 @@ SPECIALISTS = frozenset({"symbolic", "lexical", "calendar"})
 """Kinds that use no tokens at all."""
 FRESH_S = 5.0
 """Seconds after which the ledger is read again, for what other processes spent."""
+LOOK_S = 1.0
+"""Seconds that a call waits at most for the ledger to be read."""
 _LETTERS = (ascii_letters + " ").encode()
 _PER_MESSAGE = 8
 """Tokens that a chat template puts around a message; our own, generous figure."""
@@ -187,9 +191,12 @@ class Meter:
     # --- Before and after a call ----------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> str | None:
-        """Why the call may not be made now, with what to do about it; None when it may."""
+        """Why the call may not be made now, with what to do about it; None when it may.
+
+        Reads the ledger first, for what other processes spent. That may take `LOOK_S`: call it from a thread."""
         if not prices.remote(request.agent):
             return None
+        self._look()
         worst = worst_case(request)
         with self._lock:
             return self._refusal(request.agent, worst)
@@ -298,6 +305,12 @@ class Meter:
                 f"{spec.name} could cost ${worst.cost:.4f}",
             )
         return None
+
+    def _look(self) -> None:
+        if self._books is None or self.day == _UNLIMITED:
+            return
+        with suppress(TimeoutError, RuntimeError):  # a slow disk, or closed already: the last numbers hold
+            self._books.submit(self._keep_books).result(LOOK_S)
 
     # --- The ledger's thread ----------------------------------------------------------------------------------
 

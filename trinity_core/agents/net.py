@@ -29,6 +29,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore
 import httpx
 
+from trinity_core import wire
 from trinity_core.errors import AgentError, PoolError
 
 Address = IPv4Address | IPv6Address
@@ -77,9 +78,9 @@ def check_url(url: str) -> None:
     """Raises PoolError, saying what to use instead, when `url` may not be called. Looks nothing up."""
     try:
         parts = urlsplit(url.strip())
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise PoolError(f"The address cannot be read ({error}). Write it as http://host:port/v1.") from None
+        host = parts.hostname
+    except ValueError:  # what it says may quote a login, here and below
+        raise PoolError("The address cannot be read. Write it as http://host:port/v1.") from None
     if parts.scheme.lower() not in ("http", "https"):
         given = f"not {parts.scheme}://" if parts.scheme else "and say which"
         raise PoolError(f"The address must begin with http:// or https://, {given}.")
@@ -87,6 +88,12 @@ def check_url(url: str) -> None:
         raise PoolError("The address has no host. Write it as http://host:port/v1.")
     if parts.username is not None or parts.password is not None:
         raise PoolError("The address holds a login. Take it out; a key belongs into an environment variable.")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise PoolError(
+            "The address cannot be read: its port is no number up to 65535. Write it as http://host:port/v1."
+        ) from None
     if reason := _refusal(host):
         raise PoolError(reason)
 
@@ -108,7 +115,8 @@ def redirected(response: httpx.Response) -> AgentError:
     target = "an address that cannot be read"
     with suppress(ValueError):
         there = urlsplit(urljoin(str(response.url), response.headers.get("location", "")))
-        if _HOST.fullmatch(there.hostname or ""):
+        # A host is read in lower case, in which a key that it repeats would not be recognised any more.
+        if wire.redact(there.netloc) == there.netloc and _HOST.fullmatch(there.hostname or ""):
             target = f"{there.scheme}://{there.hostname}"
     return AgentError(
         f"HTTP {response.status_code}: the server redirects to {target}. Redirects are not followed, so that the key "
@@ -129,7 +137,7 @@ def hop_headers(via: Iterable[str], server_id: str) -> dict[str, str]:
 
 def _refusal(host: str) -> str | None:
     """Why `host`, a name or a literal address, may not be called; None when it may as far as can be seen here."""
-    name = unicodedata.normalize("NFKC", host).lower().strip("[]").rstrip(".")
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower().strip("[]").rstrip(".")
     if "%" in name or any(c.isspace() or not c.isprintable() for c in name):
         return "The host of the address holds a character that no host has. Write it as http://host:port/v1."
     address = _literal(name)

@@ -21,6 +21,7 @@ from trinity_core import wire
 from trinity_core.agents import faults
 from trinity_core.agents.servers import Server
 from trinity_core.agents.think import Parts, Splitter
+from trinity_core.agents.turns import token_count
 from trinity_core.errors import AgentError
 from trinity_core.types import Finish, Message, Piece, Reply, Request, Reset, Usage
 
@@ -46,7 +47,7 @@ class OpenAIReader:
         self._split = Splitter(stops)
         self._finish: str | None = None
         self._candidates = 0
-        self._done = self._tools = False
+        self._done = self._tools = self._fed = False
         self._refusal = ""
         self._cost: float | None = None
         self._id: str | None = None
@@ -61,7 +62,7 @@ class OpenAIReader:
         try:
             chunk = faults.parse_json(data)
         except AgentError:
-            if named:  # a keep-alive or something newer than this
+            if named or self._finish:  # a keep-alive, something newer than this, or a torn end after the reply's
                 return ()
             if event == "error":
                 raise faults.in_band(data, provider=self._name) from None
@@ -84,7 +85,7 @@ class OpenAIReader:
     def reply(self) -> Reply:
         text = self._split.text
         if not self._candidates:
-            raise faults.odd_answer("" if self._done or self.usage != Usage() or self._id else None)
+            raise faults.odd_answer("" if self._done or self._fed else None)
         if self._finish is None and not self._split.cut:
             raise AgentError(
                 "The reply broke off: it ended without a finish reason. Try again.", kind="truncated", retryable=True
@@ -119,6 +120,7 @@ class OpenAIReader:
             chunk = chunk[0]
         if not isinstance(chunk, Mapping):
             return []
+        self._fed = True
         groq = chunk.get("x_groq")
         groq = groq if isinstance(groq, Mapping) else {}
         for usage in (groq.get("usage"), chunk.get("usage")):
@@ -130,8 +132,8 @@ class OpenAIReader:
             raise faults.in_band(error, provider=self._name)
         choices = chunk.get("choices")
         out: Parts = []
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, Mapping) and choice.get("index") in (0, None):
+        for place, choice in enumerate(choices if isinstance(choices, list) else ()):
+            if isinstance(choice, Mapping) and first(choice.get("index"), place) in (0, "0"):
                 out += self._choice(choice, holder)
         return out + self._held() if self._finish else out
 
@@ -157,19 +159,26 @@ class OpenAIReader:
         self.started = self.started or bool(out)
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish.strip():
-            self._finish = finish.strip().lower()
+            self._end(finish.strip().lower())
         return out
 
+    def _end(self, word: str) -> None:
+        # Some proxies close every stream with a "stop" of their own, which must not hide that the reply was cut.
+        cut = _FINISHES.get(self._finish or "") in (Finish.LENGTH, Finish.BLOCKED, Finish.ERROR)
+        if word != "null" and not (cut and _FINISHES.get(word) is Finish.STOP):
+            self._finish = word
+
     def _count(self, usage: Any) -> None:
-        """Take over what `usage` says; figures are totals so far, so later ones replace earlier ones."""
+        """Take over what `usage` says; figures are totals so far, so later ones replace earlier ones. A 0 after
+        them is a gap."""
         if not isinstance(usage, Mapping):
             return
         known = self.usage
         self.usage = Usage(
-            first(_figure(usage, "prompt_tokens", "input_tokens"), known.input),
-            first(_figure(usage, "completion_tokens", "output_tokens"), known.output),
-            first(_detail(usage, "cached_tokens", "prompt_cache_hit_tokens"), known.cached),
-            first(_detail(usage, "reasoning_tokens"), known.reasoning),
+            _later(_figure(usage, "prompt_tokens", "input_tokens"), known.input),
+            _later(_figure(usage, "completion_tokens", "output_tokens"), known.output),
+            _later(_detail(usage, "cached_tokens", "prompt_cache_hit_tokens"), known.cached),
+            _later(_detail(usage, "reasoning_tokens"), known.reasoning),
         )
         self._cost = first(_cost(usage), self._cost)
 
@@ -202,9 +211,11 @@ def first(*values: Any) -> Any:
 
 
 def _error(body: Mapping[str, Any]) -> Any:
-    """The error that a body holds, or None. Some servers make the body itself the error."""
+    """The error that a body holds, or None. Some servers make the body itself the error, a few without saying so
+    but for its status."""
     error = body.get("error")
-    return error or (body if body.get("object") == "error" or body.get("type") == "error" else None)
+    itself = body.get("object") == "error" or body.get("type") == "error"
+    return error or (body if itself or ("choices" not in body and faults.names_status(body)) else None)
 
 
 def _reasoning(delta: Mapping[str, Any]) -> str:
@@ -230,7 +241,7 @@ def _parts(content: Any) -> Iterator[tuple[str, str]]:
             channel = "refusal"
         elif channel == "text" and kind not in ("text", "output_text"):
             return
-        value = first(*(content.get(name) for name in (kind, "text", "thinking", "content")))
+        value = first(*(content.get(name) for name in (kind, "text", "thinking", "content", "value")))
         yield from ((channel, text) for _, text in _parts(value))
     elif isinstance(content, list):
         for part in content:
@@ -238,10 +249,11 @@ def _parts(content: Any) -> Iterator[tuple[str, str]]:
 
 
 def _figure(usage: Mapping[str, Any], *names: str) -> int | None:
-    for name in names:
-        if _is_figure(usage.get(name)):
-            return int(usage[name])
-    return None
+    return first(*(token_count(usage.get(name)) for name in names))
+
+
+def _later(new: int | None, known: int | None) -> int | None:
+    return new if new or known is None else known
 
 
 def _detail(usage: Mapping[str, Any], *names: str) -> int | None:
@@ -261,12 +273,17 @@ def _cost(usage: Mapping[str, Any]) -> float | None:
     amounts = [usage.get("cost")]
     if usage.get("is_byok") is True and isinstance(details, Mapping):
         amounts.append(details.get("upstream_inference_cost"))
-    known = [float(amount) for amount in amounts if amount is not None and _is_figure(amount)]
+    known = [dollars for amount in amounts if (dollars := _dollars(amount)) is not None]
     return sum(known) if known else None
 
 
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+def _dollars(value: Any) -> float | None:
+    """An amount, also in quotes, as gateways write decimal numbers; None for what can be none."""
+    try:
+        amount = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return amount if math.isfinite(amount) and amount >= 0 else None
 
 
 # --- How long a prompt is ----------------------------------------------------------------------------------------

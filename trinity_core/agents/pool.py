@@ -49,7 +49,7 @@ from trinity_core.agents.base import Agent, Wiring
 from trinity_core.agents.formats import Format
 from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
-from trinity_core.config import Settings
+from trinity_core.config import Settings, secret_from
 from trinity_core.errors import PoolError
 from trinity_core.types import AgentSpec, Limits
 
@@ -167,7 +167,7 @@ def _check_remote(spec: AgentSpec) -> None:
         check_url(base_url)
     except PoolError as error:
         raise PoolError(f"Agent {spec.name}: {error}") from None
-    if spec.key_env is not None and not _VARIABLE.fullmatch(spec.key_env):
+    if spec.key_env is not None and (not _VARIABLE.fullmatch(spec.key_env) or _is_a_key(spec.key_env)):
         raise PoolError(
             f"Agent {spec.name}: key_env must be the name of an environment variable, for example OPENAI_API_KEY, "
             "not the key itself."
@@ -400,6 +400,8 @@ def read_pool_file(path: Path) -> PoolFile:
             "the file to use the embedded pool."
         )
     specs: list[AgentSpec] = []
+    for entry in entries:
+        _learn_key(entry)
     for number, entry in enumerate(entries, 1):
         try:
             specs.append(spec_of(entry))
@@ -453,6 +455,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def spec_of(entry: Mapping[str, Any]) -> AgentSpec:
     """One entry of a pool file as a spec, checked as far as that goes without calling anybody. Raises PoolError."""
+    _learn_key(entry)
     _refuse_keys(entry)
     for name, value in entry.items():
         wanted = _FIELDS.get(name)
@@ -484,6 +487,20 @@ def _unknown_kind(kind: str) -> str:
 def _close(word: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     near = difflib.get_close_matches(word.lower(), known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _learn_key(entry: Mapping[str, Any]) -> None:
+    """Let redaction know the key that an entry names before anything of the file is looked at, kept or told."""
+    if isinstance(name := entry.get("key_env"), str) and _VARIABLE.fullmatch(name):
+        secret_from(name)
+
+
+def _is_a_key(name: str) -> bool:
+    """Whether the name of a variable that is not set looks like a key: words hold no digits at that length."""
+    odd = any(
+        len(part) >= 16 and re.search("[0-9]", part) and re.search("[A-Za-z]", part) for part in name.split("_")
+    )
+    return odd and secret_from(name) is None
 
 
 def _refuse_keys(entry: Mapping[str, Any]) -> None:

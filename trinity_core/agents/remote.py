@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -30,6 +30,7 @@ from trinity_core.agents.base import Wiring
 from trinity_core.agents.breaker import Breaker
 from trinity_core.agents.exchange import Exchange
 from trinity_core.agents.formats import Format
+from trinity_core.agents.keys import Veil
 from trinity_core.agents.meter import Ticket, worst_case
 from trinity_core.agents.prices import price
 from trinity_core.agents.service import Service
@@ -254,7 +255,8 @@ class _Call:
         key = await self._ready()
         try:
             call = agent.format.call(self._request, key, drop=agent.dropped)
-            exchange = Exchange(agent.format, self._request, agent.service, self._show)
+            veil = Veil(key)
+            exchange = Exchange(agent.format, self._request, agent.service, lambda item: self._show(veil.over(item)))
             trial = agent.breaker.admit()
             try:
                 ticket = meter.admit(self._request)
@@ -262,13 +264,15 @@ class _Call:
                 try:
                     reply = await exchange.run(self._here.client, call, self._hops(), self._deadline)
                 except BaseException as error:
+                    self._show(veil.rest())
                     self._account(ticket, exchange)
                     if isinstance(error, AgentError):
                         error = self._explained(error)
                         agent.breaker.failed(error)
                     raise error from None
                 agent.breaker.succeeded()
-                return self._whole(ticket, exchange, reply)
+                self._show(veil.rest())
+                return veil.reply(self._whole(ticket, exchange, reply))
             finally:
                 if trial:
                     agent.breaker.abandoned()
@@ -317,9 +321,10 @@ class _Call:
             self._shown = False
             self.items.put_nowait(Reset(f"{self._last} It is tried again."))
 
-    def _show(self, piece: Piece | Reset) -> None:
-        self._shown = isinstance(piece, Piece)
-        self.items.put_nowait(piece)
+    def _show(self, items: Sequence[Piece | Reset]) -> None:
+        for item in items:
+            self._shown = isinstance(item, Piece)
+            self.items.put_nowait(item)
 
     # --- Accounts -----------------------------------------------------------------------------------------
 
@@ -396,6 +401,8 @@ class _Call:
             retry_after=error.retry_after,
             calls=self._calls,
             unpriced=self._unpriced,
+            usage=self._usage,
+            cost=self._cost or None,
         )
 
 

@@ -1,14 +1,16 @@
 """What the Anthropic and Gemini formats share: strict turns, checked options, and a reply collected in order.
+How a count of tokens is read is the same in all three formats.
 
 Both want system text apart from the conversation, a user's turn first, and turns that alternate. Both take options
 from the pool file, where a typo must be named. Nothing here does input or output.
 
-Not covered: the OpenAI family, whose servers differ in more than this.
+Not covered: the rest of the OpenAI family, whose servers differ in more than this.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,6 +24,9 @@ OPENING = "(The conversation begins.)"
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The words of `Sampling.effort`, least first."""
+
+MOST_TOKENS = 10**12
+"""A higher count is a slip of the provider; no call has so many."""
 
 Rule = Callable[[Any], str | None]
 """Given an option's value: what it must be, or None when it fits."""
@@ -174,6 +179,15 @@ def _near(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
 # --- Reading ---------------------------------------------------------------------------------------------------
 
 
+def token_count(value: Any) -> int | None:
+    """A count of tokens as providers and the gateways before them write it: a number, also with a decimal point or in
+    quotes. None for what can be no count."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,13}\s*", value):
+        value = int(value)
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return int(value) if fits else None
+
+
 class Collected:
     """What has come of one answer so far; the readers of both formats build on it."""
 
@@ -195,9 +209,9 @@ class Collected:
     def count(self, usage: Any, names: Sequence[str]) -> None:
         """Keep the newest count of each of `names`. Counts are cumulative, so a later 0 is a gap, not a count."""
         for name in names if isinstance(usage, Mapping) else ():
-            value = usage.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and (value > 0 or name not in self.counts):
-                self.counts[name] = max(0, value)
+            value = token_count(usage.get(name))
+            if value is not None and (value > 0 or name not in self.counts):
+                self.counts[name] = value
 
 
 def changed(error: AgentError, message: str | None = None, **changes: Any) -> AgentError:

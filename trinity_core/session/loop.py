@@ -202,6 +202,7 @@ class _Run:
         self.situation = Situation(self.messages)
         self.answer: TurnFinished | None = None
         self.totals = Totals()
+        self.aside_tokens, self.aside_cost = 0, 0.0  # what calls may have used besides what is known
         self.began = time.monotonic()
 
     # --- events -------------------------------------------------------------------------------------------
@@ -324,7 +325,7 @@ class _Run:
         thought: list[str] = []
         reply: Reply | None = None
         failure: Failure | None = None
-        calls, unpriced = 1, 0
+        spent = Reply("", Finish.ERROR)
         # Agents are asynchronous generators, whose aclose() frees the socket or the decoding slot.
         async with aclosing(agent.stream(request)) as parts:  # type: ignore[type-var]
             while reply is None and failure is None:
@@ -332,11 +333,13 @@ class _Run:
                     part = await self._unless_stopped(_next(parts))
                 except _Stopped:
                     failure = Failure("cancelled", "Stopped on request.")
-                    unpriced = int(prices.remote(agent.spec))  # what a call cost that was cut off, nobody tells
+                    spent = replace(spent, unpriced=int(prices.remote(agent.spec)))  # nobody tells what it cost
                     break
                 except AgentError as error:
                     failure = Failure(error.kind, redact(str(error)), error.retryable)
-                    calls, unpriced = error.calls, error.unpriced
+                    spent = replace(
+                        spent, calls=error.calls, unpriced=error.unpriced, usage=error.usage, cost=error.cost
+                    )
                     break
                 except TrinityError as error:
                     failure = Failure(type(error).__name__, redact(str(error)))
@@ -358,12 +361,13 @@ class _Run:
         if reply is None:
             stopped = failure is not None and failure.kind == "cancelled"
             finish = Finish.INCOMPLETE if stopped else Finish.ERROR
-            reply = Reply("".join(shown), finish, "".join(thought), calls=calls, unpriced=unpriced)
+            reply = replace(spent, text="".join(shown), finish=finish, reasoning="".join(thought))
         head = {**self._head(), "turn": turn, "attempt": attempt}
         if not reply.seconds:
             reply = replace(reply, seconds=time.monotonic() - began)
         done = finish_turn(head, agent.spec.name, request.brief.role, reply, failure)
         self._take(done)
+        self._set_aside(request, done)
         yield done
         for warning in reply.warnings:
             yield self._note("warning", redact(f"{agent.spec.name}: {warning}"), turn)
@@ -390,6 +394,18 @@ class _Run:
         if done.role is Role.WORKER and done.finish is not Finish.REFUSED:
             self.answer = done
 
+    def _set_aside(self, request: Request, done: TurnFinished) -> None:
+        """Keep what a finished call left unknown at its worst: as far as anybody knows, it was used."""
+        limits = self.params.limits
+        if not done.unpriced or (limits.tokens is None and limits.cost is None):
+            return
+        worst = worst_case(request)
+        counted = done.error is None and done.cost is None and None not in (done.usage.input, done.usage.output)
+        # A reply may have told its tokens and still not what it cost, since its price is not known.
+        silent = done.unpriced - (counted and worst.cost is None)
+        self.aside_tokens += silent * worst.tokens
+        self.aside_cost += done.unpriced * (worst.cost or 0.0)
+
     def _state(self) -> LoopState:
         masked = {**self.pool.resting(), **self.masked}
         if all(name in masked for name in self.pool.names):
@@ -410,12 +426,12 @@ class _Run:
             if left[-1] < 1:
                 raise _OverBudget(f"The run may make {limits.calls} calls and has made {totals.calls}.")
         if limits.tokens is not None:
-            used = (totals.usage.input or 0) + (totals.usage.output or 0)
+            used = (totals.usage.input or 0) + (totals.usage.output or 0) + self.aside_tokens
             left.append((limits.tokens - used) // max(worst.tokens, 1))
             if left[-1] < 1:
                 raise _OverBudget(
-                    f"The run may use {limits.tokens:,} tokens and has used {used:,}; the next call, to {name}, "
-                    f"could use {worst.tokens:,}. Allow more, or fewer tokens a turn."
+                    f"The run may use {limits.tokens:,} tokens and has used {used:,}{self._at_most}; the next call, "
+                    f"to {name}, could use {worst.tokens:,}. Allow more, or fewer tokens a turn."
                 )
         if limits.cost is not None:
             if worst.cost is None:
@@ -423,15 +439,20 @@ class _Run:
                     f"The run may cost ${limits.cost:.4f}, but what {name} costs is not known. Give its price in the "
                     "pool, or lift the limit."
                 )
-            spent = totals.cost or 0.0
+            spent = (totals.cost or 0.0) + self.aside_cost
             if spent + worst.cost > limits.cost:
                 raise _OverBudget(
-                    f"The run may cost ${limits.cost:.4f} and has cost ${spent:.4f}; the next call, to {name}, could "
-                    f"cost ${worst.cost:.4f}."
+                    f"The run may cost ${limits.cost:.4f} and has cost ${spent:.4f}{self._at_most}; the next call, "
+                    f"to {name}, could cost ${worst.cost:.4f}."
                 )
             if worst.cost:
                 left.append(int((limits.cost - spent) // worst.cost))
         return max(min(left), 1) if left else None
+
+    @property
+    def _at_most(self) -> str:
+        unknown = self.aside_tokens or self.aside_cost
+        return " at most, for what some calls used is not known" if unknown else ""
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`; cancel it and raise _Stopped as soon as `stop` is set."""

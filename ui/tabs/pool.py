@@ -6,7 +6,8 @@ question, saved or not, and counts as spending of the day.
 
 Everybody who can open the page may change the pool: it is the operator's, and so is the login. A typed key travels
 from the browser to this server only. It is put into `Keys` and never into a component's value, a state or a message;
-the field is emptied once the key is saved. A test uses it from the field and leaves it there.
+the field is emptied once the key is saved. A test uses it from the field and leaves it there. What else is typed into
+the form is remembered by the browser until it is saved, without anything that looks like a key.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from trinity_core.agents.base import Agent, Wiring
 from trinity_core.agents.discovery import Offer, found_keys, local_servers, model_list
 from trinity_core.agents.keys import Keys, origin, show
 from trinity_core.agents.pool import KINDS, PoolFile, embedded_specs, limits_of, read_pool_file
-from trinity_core.errors import InputError, TrinityError
-from trinity_core.types import AgentSpec
+from trinity_core.errors import InputError, PoolError, TrinityError
+from trinity_core.types import AgentSpec, Limits
 from ui import memberform, members
 from ui.live import live
 from ui.memberform import FIELDS
@@ -48,6 +49,11 @@ READY = {
     "frontier": "Frontier: OpenAI, Google, Anthropic, and open models through OpenRouter",
 }
 """The ready pools by file name in assets/pools."""
+_DRAFT_KEY = "trinity-pool"
+_DRAFT_SECRET = "trinity-pool-v1"  # fixed, so that drafts outlive a restart of the server; it protects nothing
+_NO_DRAFT: dict[str, Any] = {}
+_FORM = 7 + len(FIELDS)
+"""How many outputs fill the form; see `Handlers._filled`."""
 _BUDGETS = tuple((part, name) for part in ("run", "day") for name in ("calls", "tokens", "cost"))
 
 
@@ -55,8 +61,10 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: PoolServices) -
     """Add the tab's components and events to the open Blocks `page`."""
     handlers = Handlers(services)
     editing, seen, offered = gr.State(None), gr.State(""), gr.State(())
+    draft = gr.BrowserState(_NO_DRAFT, storage_key=_DRAFT_KEY, secret=_DRAFT_SECRET)
+    restored = gr.State(False)
     with gr.Row(elem_id="pool-columns"):
-        with gr.Column(scale=7, min_width=320, elem_id="pool-left"):
+        with gr.Column(scale=8, min_width=320, elem_id="pool-left"):
             rows = live("html", "pool-rows")  # these three are hidden while they are empty
             note = live("html", "pool-note")
             listed = live("html", "pool-table")
@@ -79,23 +87,32 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: PoolServices) -
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
     fields = [form.by_name[field.name] for field in FIELDS]
     screen = [listed, rows, note, seen]
-    filled = [editing, title, form.key, form.keep, form.key_state, form.models, *fields]
+    filled = [editing, title, form.key, form.keep, form.key_state, form.models, *fields, draft]
 
     gr.on([page.load], handlers.opened, [editing], [*screen, spent, *budgets, tabs, timer], **private)
     gr.on([page.load], handlers.look_if_linked, None, [offered, found], **private)
-    tab.select(handlers.refresh, [editing], [listed, rows, seen, spent, timer], **private).then(
-        handlers.look, None, [offered, found], **private
-    )
-    timer.tick(handlers.tick, [editing, seen], [listed, rows, seen], **private)
-    for panel in (listed, note, rows):
+    entered = tab.select(handlers.refresh, [editing], [listed, rows, seen, spent, timer], **private)
+    # Not when the page is opened: what a browser remembers is read once the tab is.
+    entered.then(handlers.restore, [draft, restored], [restored, *filled], **private)
+    entered.then(handlers.look, None, [offered, found], **private)
+    timer.tick(handlers.tick, [editing, seen], [listed, rows, spent, seen], **private)
+    for panel in (listed, rows):
         panel.pick(handlers.act, [editing], [*screen, *filled], **private)
-    ready.pick(handlers.use_ready, [editing], screen, **private)
+    undone = note.pick(handlers.act, [editing], [*screen, *filled], **private)
+    taken = ready.pick(handlers.use_ready, [editing], screen, **private)
+    for changed in (undone, taken):
+        changed.then(handlers.budgets, None, budgets, **private)
     add.click(handlers.new, None, [*filled, status], **private)
     look.click(handlers.look, None, [offered, found], **private)
     found.pick(handlers.take_offer, [offered], [*filled, status], **private)
     keep_budgets.click(handlers.save_budgets, budgets, [note, spent], **private)
 
     _form_events(handlers, form, editing, status, [*screen, *filled], private)
+    gr.on(
+        [form.by_name[field.name].input for field in FIELDS if field.name in ("kind", "enabled")]
+        + [form.by_name[field.name].blur for field in FIELDS if field.name not in ("kind", "enabled")],
+        handlers.remember, [editing, *fields], [draft], trigger_mode="always_last", **private,
+    )  # fmt: skip
 
 
 def _form_events(
@@ -123,6 +140,21 @@ def _form_events(
         handlers.stopped, None, [status, form.test, form.stop], cancels=[under_way], queue=False, **private
     )
     form.save.click(handlers.save, [editing, form.key, form.keep, *fields], [*saved, status], **private)
+
+
+def _limits(values: Sequence[Any]) -> tuple[Limits, Limits]:
+    """The limits of a run and of a day from the budget fields. Raises InputError or PoolError naming the field."""
+    tables: dict[str, dict[str, Any]] = {"run": {}, "day": {}}
+    for (part, name), value in zip(_BUDGETS, values, strict=True):
+        if str(value or "").strip():
+            tables[part][name] = memberform.number_of(value, f"One {part}: {name}")
+    try:
+        return limits_of(tables["run"], "run"), limits_of(tables["day"], "day")
+    except PoolError as error:
+        text = str(error)
+        for part, name in _BUDGETS:
+            text = text.replace(f"{name} in budget.{part}", f"One {part}: {name}")
+        raise PoolError(f"{text} Leave a field empty for no limit.") from None
 
 
 # --- Handlers -----------------------------------------------------------------------------------------------
@@ -153,13 +185,10 @@ class Handlers:
     async def opened(self, request: gr.Request, editing: str | None) -> Update:
         """The page was opened, perhaps by a link to this tab."""
         linked = dict(request.query_params).get("tab") == "pool"
-        file = self.roster.file
-        limits = [getattr(getattr(file, part), name) for part, name in _BUDGETS]
-        typed = ["" if limit is None else str(limit) for limit in limits]
         return [
             *await self._screen(editing),
             self._today(),
-            *typed,
+            *await self.budgets(),
             gr.Tabs(selected="pool") if linked else gr.skip(),
             gr.Timer(active=True) if linked else gr.skip(),
         ]
@@ -172,7 +201,13 @@ class Handlers:
     async def tick(self, editing: str | None, seen: str) -> Update:
         """Members rest and come back by themselves, and other browsers change the pool."""
         table, rows, _, now = await self._screen(editing)
-        return [gr.skip()] * 3 if now == seen else [table, rows, now]
+        return [gr.skip()] * 4 if now == seen else [table, rows, self._today(), now]
+
+    async def budgets(self) -> Update:
+        """The budgets of now, as their fields show them."""
+        file = self.roster.file
+        limits = [getattr(getattr(file, part), name) for part, name in _BUDGETS]
+        return ["" if limit is None else str(limit) for limit in limits]
 
     async def look_if_linked(self, request: gr.Request) -> Update:
         linked = dict(request.query_params).get("tab") == "pool"
@@ -199,7 +234,7 @@ class Handlers:
         """Something in the table or a notice was pressed; `event` says what, and on which member."""
         pressed = event._data or {}
         what, target = str(pressed.get("act", "")), str(pressed.get("id", ""))
-        form: Update = [gr.skip()] * (6 + len(FIELDS))
+        form: Update = [gr.skip()] * _FORM
         said = ""
         try:
             if what == "edit":
@@ -234,12 +269,7 @@ class Handlers:
     async def save_budgets(self, *values: Any) -> Update:
         """What a run and a day may spend; an empty field is no limit."""
         try:
-            tables: dict[str, dict[str, Any]] = {"run": {}, "day": {}}
-            for (part, name), value in zip(_BUDGETS, values, strict=True):
-                if str(value or "").strip():
-                    tables[part][name] = memberform.number_of(value, f"{name} of a {part}")
-            run, day = (limits_of(tables[part], part) for part in ("run", "day"))
-            said = await self.editor.budgets(run, day)
+            said = await self.editor.budgets(*_limits(values))
         except (TrinityError, OSError) as error:
             said = problem(error)
         return [said, self._today()]
@@ -255,7 +285,7 @@ class Handlers:
         try:
             offer = offered[int((event._data or {}).get("id", ""))]
         except (ValueError, IndexError):
-            return [gr.skip()] * (7 + len(FIELDS))
+            return [gr.skip()] * (_FORM + 1)
         spec = replace(offer.spec, name=self.editor.free_name(offer.spec.name))
         form = await self._filled(spec, None, offer.models)
         hint = "Choose a model, then test or save." if spec.model is None else "Test it, or save."
@@ -291,9 +321,24 @@ class Handlers:
             spec = await asyncio.to_thread(memberform.spec_from, values)
             said = await self.editor.save(spec, editing, key, bool(keep))
         except (TrinityError, OSError) as error:
-            return [*[gr.skip()] * (10 + len(FIELDS)), problem(error)]
+            return [*[gr.skip()] * (4 + _FORM), problem(error)]
         form: Update = [spec.name, members.form_title(spec.name), "", False, await self._key_line(spec), gr.skip()]
-        return [*await self._screen(spec.name), *form, *[gr.skip()] * len(FIELDS), said]
+        return [*await self._screen(spec.name), *form, *[gr.skip()] * len(FIELDS), _NO_DRAFT, said]
+
+    async def remember(self, editing: str | None, *values: Any) -> dict[str, Any]:
+        """The form as the browser keeps it until it is saved. A value that looks like a key is left out."""
+        kept = await asyncio.to_thread(memberform.without_secrets, values)
+        return {"editing": editing, "values": kept}
+
+    async def restore(self, draft: object, restored: bool) -> Update:
+        """When the tab is first opened: what was typed and not saved. The key has to be typed again."""
+        values = memberform.values_from(draft.get("values")) if isinstance(draft, dict) else None
+        if restored or not isinstance(draft, dict) or values is None or values == memberform.blank():
+            return [True, *[gr.skip()] * _FORM]
+        names = {spec.name for spec in self.roster.file.specs}
+        editing = draft.get("editing") if draft.get("editing") in names else None
+        head = [editing, members.form_title(editing), "", False, await self.key_state(*values), ""]
+        return [True, *head, *values, gr.skip()]
 
     async def test(self, editing: str | None, key: str, *values: Any) -> AsyncIterator[Update]:
         """Ask the member in the form a tiny question and show what comes back."""
@@ -336,7 +381,7 @@ class Handlers:
         """The form for `spec`. The key field is emptied: a typed key belongs to the member it was typed for."""
         shown = members.models(models, spec.model or "")
         head = [editing, members.form_title(editing), "", False, await self._key_line(spec), shown]
-        return [*head, *memberform.values_of(spec)]
+        return [*head, *memberform.values_of(spec), _NO_DRAFT]
 
     async def _key_line(self, spec: AgentSpec) -> str:
         if spec.kind not in KINDS or not KINDS[spec.kind].remote:
@@ -375,9 +420,9 @@ class Handlers:
         return members.today(self.roster.wiring.meter.today())
 
     async def _screen(self, editing: str | None, said: str | None = None) -> Update:
-        """Table, notice about the head's rows, what was done, and a digest of the first two."""
+        """Table, notice about the head's rows, what was done, and a digest of all that the page shows of now."""
         table, rows = await asyncio.to_thread(self._drawn, editing)
-        return [table, rows, gr.skip() if said is None else said, wire.digest([table, rows])]
+        return [table, rows, gr.skip() if said is None else said, wire.digest([table, rows, self._today()])]
 
     def _drawn(self, editing: str | None) -> tuple[str, str]:
         rows = self.rows.read(self.services.coordinator_status().backbone)
