@@ -299,6 +299,9 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_jso
         return FAILED
     if last.error is not None:
         print(f"error: {last.error.message}", file=sys.stderr)
+    elif last.status is Status.DONE and last.answer is None:
+        print(f"error: there is no answer; the run ended as {last.stop_reason}.", file=sys.stderr)
+        return FAILED
     codes = {Status.DONE: DONE, Status.CANCELLED: CANCELLED}
     return codes.get(last.status, FAILED)
 

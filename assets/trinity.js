@@ -76,6 +76,13 @@
     (name ? $("pool-name").querySelector("input, textarea") : title).focus({ preventScroll: true });
   }
 
+  /* Once a page, after what the browser remembers has been read: an empty draft is shorter than this. */
+  function restoreForm(hold) {
+    if (state.restored || (localStorage.getItem("trinity-pool") || "").length < 100) return;
+    state.restored = true;
+    setTimeout(() => hold.trinityTrigger("pick", { act: "restore", id: "" }), 50);
+  }
+
   /* What became of a button that was pressed is said where the eye may not be. */
   function showMessage(hold) {
     const first = hold.firstElementChild;
@@ -197,6 +204,7 @@
     for (const old of state.panels) if (!old.hold.isConnected) state.panels.delete(old);
     if (painter !== "html") state.panels.add(panel);
     hold.trinityTrigger = trigger;
+    if (hold.closest("#pool-form-title")) restoreForm(hold);
     panel.paint();
     watch("value", panel.paint);
   }

@@ -62,6 +62,15 @@ def test_ask_without_json_prints_the_answer_on_stdout_only(home: Path) -> None:
     assert "turn 1" in done.stderr
 
 
+def test_ask_without_an_answer_fails_and_says_why(home: Path, tmp_path: Path) -> None:
+    pool = tmp_path / "pool.toml"
+    pool.write_text('[budget.run]\ncalls = 0\n[[agents]]\nname = "maths"\nkind = "symbolic"\n')
+    done = app("ask", "What is 6 times 7?", "--method", "single:maths", "--pool", str(pool), home=home)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "may make 0 call(s)" in done.stderr
+    assert "error: there is no answer; the run ended as budget" in done.stderr
+
+
 @pytest.mark.model
 def test_interrupting_ask_cancels_the_run_with_130(home: Path) -> None:
     command = [sys.executable, str(ROOT / "app.py"), "ask", "Tell me about the sea.", "--json", "--home", str(home)]

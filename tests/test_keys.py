@@ -343,6 +343,13 @@ def test_only_what_could_be_the_key_waits_for_the_next_piece() -> None:
     assert veil.rest() == []
 
 
+def test_a_reply_that_breaks_off_in_the_middle_of_the_key_does_not_show_its_beginning() -> None:
+    for cut, shown in ((4, PLANTED[:4]), (12, wire.REDACTED), (len(PLANTED) - 1, wire.REDACTED)):
+        veil = Veil(PLANTED)
+        veil.over(Piece(f"Your key is {PLANTED[:cut]}"))
+        assert veil.rest(broken=True) == [Piece(shown)]
+
+
 def test_a_word_in_place_of_a_key_stays_in_replies() -> None:
     reply = Reply("ollama runs", Finish.STOP, "ollama?", request_id="ollama-1")
     for key in ("ollama", "", None):
@@ -362,7 +369,7 @@ async def test_a_server_that_answers_with_the_key_is_not_repeated(monkeypatch: p
             f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: {key}\r\n"
             "connection: close\r\n\r\n".encode()
         )
-        deltas = [{name: part} for name in ("reasoning_content", "content") for part in ("I saw ", *key, " here.")]
+        deltas = [{name: part} for name in ("reasoning_content", "content") for part in ("I saw ", *key, " here: pl")]
         for delta in deltas:
             choice = {"index": 0, "delta": delta, "finish_reason": None}
             writer.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
@@ -380,7 +387,7 @@ async def test_a_server_that_answers_with_the_key_is_not_repeated(monkeypatch: p
     server.close()
     reply = items[-1]
     assert isinstance(reply, Reply)
-    assert reply.text == reply.reasoning == f"I saw {wire.REDACTED} here."
+    assert reply.text == reply.reasoning == f"I saw {wire.REDACTED} here: pl"
     assert reply.request_id == wire.REDACTED
     for channel, whole in (("text", reply.text), ("reasoning", reply.reasoning)):
         assert whole == "".join(item.text for item in items if isinstance(item, Piece) and item.channel == channel)

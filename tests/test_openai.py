@@ -641,9 +641,9 @@ def test_an_answer_without_any_choice_is_an_error_and_still_counts() -> None:
             reader.reply()
         assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
         assert reader.usage == Usage(12, 0)
-    for choices in (None, [None, "odd"], {}):
+    for odd in ({"choices": None}, {"choices": [None, "odd"]}, {"choices": "odd"}):
         reader = OPENAI.reader(request_to(member()))
-        reader.whole({"choices": choices})
+        reader.whole(odd)
         with pytest.raises(AgentError, match="without any reply") as caught:
             reader.reply()
         assert caught.value.kind == "protocol"

@@ -18,13 +18,13 @@ from tests.modelserver import HOSTILE, Script, serving
 from trinity_core.agents.base import Wiring
 from trinity_core.agents.discovery import Offer
 from trinity_core.agents.keys import Keys
-from trinity_core.agents.meter import Meter
+from trinity_core.agents.meter import Meter, Spent
 from trinity_core.agents.pool import KINDS, PoolFile, Roster, embedded_specs, read_pool_file
 from trinity_core.config import Settings
 from trinity_core.coordinator.checkpoint import Checkpoint, Meta
 from trinity_core.errors import PoolError
 from trinity_core.session.loading import CoordinatorStatus, deploy, deployed_path
-from trinity_core.types import AgentSpec, Brief, Limits, Message, Request, Role
+from trinity_core.types import AgentSpec, Brief, Finish, Limits, Message, Reply, Request, Role
 from ui import memberform, members
 from ui.members import Member
 from ui.rows import Rows
@@ -129,7 +129,8 @@ async def test_a_new_member_is_written_and_used_at_once(services: Services, tab:
     assert 'data-member="gpt"' in out[0]
     assert 'data-kind="done"' in out[-1]
     assert out[4] == "gpt", "the form now edits it"
-    assert all(skipped(value) for value in out[10:-1]), "and shows what was typed"
+    assert all(skipped(value) for value in out[10:-2]), "and shows what was typed"
+    assert out[-2] == {}, "which the browser need not remember any more"
 
 
 async def test_what_the_form_shows_makes_the_same_member_again(tab: Handlers, server: Script) -> None:
@@ -148,7 +149,7 @@ async def test_editing_changes_one_member_in_its_place(tab: Handlers, server: Sc
     assert names(tab) == ["lexical", "gpt", "symbolic"]
     out = await tab.act(pressed("edit", "gpt"), None)
     assert out[4] == "gpt"
-    assert list(out[10:]) == filled(**remote(server))
+    assert list(out[10:-1]) == filled(**remote(server))
     await saved(tab, "gpt", **remote(server, name="gpt-new", model="model-b"))
     assert names(tab) == ["lexical", "gpt-new", "symbolic"]
     assert tab.roster.file.specs[1].model == "model-b"
@@ -174,13 +175,16 @@ async def test_editing_changes_one_member_in_its_place(tab: Handlers, server: Sc
         ({"extra": '{"api_key": "x"}'}, "key or password"),
         ({"extra": '{"max_tokens": 3}', "max_tokens": "4"}, "twice"),
         ({"extra": '{"extra_body": {"x": null}}'}, "null"),
-        ({"concurrency": "0"}, "concurrency"),
+        ({"model": "", "kind": "gguf"}, "Agent gpt: Model is empty. Type the path"),
+        ({"concurrency": "0"}, "Agent gpt: Calls at once must be"),
         ({"concurrency": "many"}, "Calls at once: a number"),
         ({"total_s": "inf"}, "Whole reply (s): a number"),
         ({"concurrency": "1.5"}, "whole number"),
-        ({"first_token_s": "-1"}, "first_token_s"),
+        ({"first_token_s": "-1"}, "First token (s) must be"),
+        ({"max_tokens": "-5"}, "Most tokens a reply must be"),
+        ({"effort": "hihg"}, "Effort must be one of"),
         ({"input": "1"}, "both input and output"),
-        ({"input": "-1", "output": "1"}, "price"),
+        ({"input": "-1", "output": "1"}, "Price, input must be"),
     ],
 )
 async def test_an_error_names_the_cause_and_changes_nothing(
@@ -327,21 +331,40 @@ async def test_a_resting_member_shows_it(services: Services, tab: Handlers, serv
     await agent.aclose()
 
 
+async def test_a_key_that_is_refused_is_told_by_its_place(
+    tab: Handlers, server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POOL_TEST_KEY", PLANTED)
+    form = remote(server, model="echo-key", key_env="POOL_TEST_KEY")
+    assert "environment variable POOL_TEST_KEY" in (await trial(tab, **form))[-1]
+    assert "typed in the Pool tab" in (await trial(tab, PLANTED[::-1], **form))[-1]
+
+
 def test_a_table_says_each_thing_in_words_and_escapes_it() -> None:
     spec = AgentSpec("x", "openai", "<m>", '"d"', base_url="http://h/<v1>", key_env="A_KEY")
     keys = Keys(use_keyring=False)
     drawn = members.table(
         [
             Member(spec, keys.state(spec), None, "missing", "half-open", "<why>"),
-            Member(replace(spec, name="y", enabled=False), None, (0.5, 1234.5), "untrained"),
+            Member(replace(spec, name="y", enabled=False), None, (0.5, 12345.5), "untrained"),
         ],
         "x",
     )
-    for words in ("not set: put it in A_KEY", "unknown", "half-open", "none needed", "0.5 in", "average", ">off<"):
+    for words in (
+        "not set",
+        "put it in A_KEY",
+        "unknown",
+        "half-open",
+        "0.5&nbsp;in",
+        "12,345.5&nbsp;out",
+        "average",
+        ">off<",
+    ):
         assert words in drawn
     assert "<m>" not in drawn
     assert "<v1>" not in drawn
     assert "<why>" not in drawn
+    assert '<td colspan="7">&lt;why&gt;</td>' in drawn, "why a member rests can be read without a mouse"
     assert drawn.count("aria-selected") == 1
 
 
@@ -504,7 +527,7 @@ async def test_an_offer_fills_the_form_and_a_model_is_one_click(
     assert "&lt;here&gt;" in drawn
     out = await tab.take_offer(pressed("offer", "0"), offers)
     assert out[0] is None
-    assert list(out[6:-1]) == filled(name="lexical-2", base_url=server.url, key_env="POOL_TEST_KEY")
+    assert list(out[6:-2]) == filled(name="lexical-2", base_url=server.url, key_env="POOL_TEST_KEY")
     assert '<option value="b">' in out[5]
     assert await tab.take_model(pressed("filter", "model=b=c")) == "b=c"
     for wrong in ("7", "-", ""):
@@ -574,3 +597,98 @@ def test_only_members_that_take_part_call_for_a_row() -> None:
     rows = Rows(frozenset(("lexical",)))
     off = Member(replace(SYMBOLIC, enabled=False), row="missing")
     assert members.rows_notice([Member(LEXICAL, row="trained"), off], rows) == ""
+
+
+# --- What a browser remembers, and what is said of money -----------------------------------------------------
+
+
+async def test_a_form_half_filled_comes_back_after_a_reload(tab: Handlers, server: Script) -> None:
+    await saved(tab, **remote(server))
+    for editing, values in ((None, {"name": "half", "extra": '{"seed": 1}'}), ("gpt", remote(server, retries="x"))):
+        draft = json.loads(json.dumps(await tab.remember(editing, *filled(**values))))
+        back, title, key, *_, last = out = await tab.restore(draft)
+        assert (back, key) == (editing, "")
+        assert (editing or "New member") in title
+        assert list(out[6:-1]) == filled(**values)
+        assert skipped(last)
+    gone = await tab.restore({"editing": "nobody", "values": filled(name="half")})
+    assert gone[0] is None, "a member that is gone is a new one"
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [{}, None, [], {"values": []}, {"values": None}, {"values": [1] * len(memberform.NAMES)}, {"values": ["x"] * 23}],
+)
+async def test_a_draft_that_is_none_changes_nothing(tab: Handlers, draft: object) -> None:
+    assert all(skipped(value) for value in await tab.restore(draft))
+    blank = await tab.remember(None, *memberform.blank())
+    assert all(skipped(value) for value in await tab.restore(blank))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"key_env": "whatever-7Kd9Qm2Xw4"},
+        {"key_env": "sk-abcdefgh12345678"},
+        {"description": "sk-abcdefgh12345678"},
+        {"base_url": "http://user:whatever-7Kd9Qm2Xw4@host/v1"},
+        {"model": PLANTED},
+        {"extra": '{"api_key": "whatever-7Kd9Qm2Xw4"}'},
+        {"extra": '{"api_key": "whatever-7Kd9Qm2Xw4"'},
+    ],
+)
+async def test_no_key_is_remembered_by_the_browser(tab: Handlers, server: Script, values: dict[str, str]) -> None:
+    await saved(tab, key=PLANTED, **remote(server))
+    draft = json.dumps(await tab.remember(None, *filled(name="half", **values)))
+    assert '"half"' in draft
+    for secret in ("whatever", "sk-", PLANTED):
+        assert secret not in draft
+
+
+async def test_budgets_are_named_as_in_the_form_and_follow_the_pool(services: Services, tab: Handlers) -> None:
+    for at, value, words in (
+        (5, "-1", "One day: cost must be"),
+        (1, "lots", "One run: tokens"),
+        (0, "1.5", "One run"),
+    ):
+        fields = [""] * 6
+        fields[at] = value
+        said = (await tab.save_budgets(*fields))[0]
+        assert words in said
+        assert "budget." not in said
+    assert await tab.budgets() == ["9", "", "", "1000", "", ""]
+    services.roster.file = replace(services.roster.file, run=Limits(), day=Limits())
+    await tab.use_ready(pressed("ready", "frontier"), None)
+    assert (await tab.budgets())[2::3] == ["1.0", "10.0"], "a ready pool brings its own"
+
+
+def test_what_is_unknown_is_not_shown_as_nothing() -> None:
+    assert "cost unknown" in members.today(Spent(2, 10, 0.0, 2))
+    assert "$" not in members.today(Spent(2, 10, 0.0, 2))
+    assert "$0.00 + 1 call of unknown cost" in members.today(Spent(2, 10, 0.0, 1))
+    assert "under $0.0001" in members.today(Spent(2, 10, 1e-6))
+    reply = Reply("42", Finish.STOP)
+    costs = {None: "cost unknown", 0.0: "$0.00", 1e-9: "under $0.0001", 1.7e-5: "$0.000017", 0.25: "$0.2500"}
+    assert {cost: members.cost_words(replace(reply, cost=cost), True) for cost in costs} == costs
+
+
+def test_a_notice_about_many_members_stays_short() -> None:
+    missing = [Member(AgentSpec(f"m{n}", "symbolic"), row="missing") for n in range(25)]
+    known = Member(LEXICAL, row="trained")
+    said = members.rows_notice([known, *missing], Rows())
+    assert "m0, m1, m2, m3, m4, m5 and 19 others" in said
+    assert "m6" not in said
+    assert "others" not in members.rows_notice([known, *missing[:7]], Rows())
+    strange = members.rows_notice(missing, Rows())
+    assert "average" not in strange, "a row that is the mean of no row tells nothing"
+    assert "python app.py train" in strange
+
+
+async def test_an_empty_form_does_not_wait_for_the_keyring(tab: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> None:
+        raise AssertionError("the keyring was asked")
+
+    monkeypatch.setattr(tab.keys, "state", slow)
+    assert list((await tab.new())[6:-2]) == memberform.blank()
+    offer = Offer(AgentSpec("ollama", "openai", base_url="http://127.0.0.1:11434/v1"), "Ollama", "1 model", ("m",))
+    assert (await tab.take_offer(pressed("offer", "0"), (offer,)))[6] == "ollama"

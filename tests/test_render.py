@@ -305,12 +305,61 @@ def test_a_failed_run_names_member_turn_cause_and_next_step() -> None:
         Events()
         .start()
         .call(1, "", agent="gpt", error=error)
-        .end(status=Status.FAILED, stop_reason=StopReason.FAILED, error=Failure("attempts", "Turn 1 failed 3 times."))
+        .end(status=Status.FAILED, stop_reason=StopReason.FAILED, error=Failure("attempts", "3 members failed in turn 1."))
         .view
     )
     text = _Page(render.conversation(view)).text
-    for part in ("Turn 1", "gpt", "failed 3 times", "Check this member's key"):
+    for part in ("turn 1", "gpt", "3 members failed", "Check this member's key"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("bad_request", "Correct this member in the Pool tab"),
+        ("protocol", "Check this member's address"),
+        ("resting", "Wait until it is called again"),
+        ("budget", "Raise the budget"),
+    ],
+)
+def test_a_cause_is_told_once_where_it_is_the_only_one(kind: str, step: str) -> None:
+    why = "HTTP 404 from the server: no <such> model."
+    message = f"gpt failed: {why} gpt as worker: {why}"
+    events = Events().start().call(1, "", agent="gpt", error=Failure(kind, f"gpt: {why}"))
+    events.add(Note, kind="masked", message=f"gpt failed and is left out of this run: {why}", turn=1)
+    events.add(Note, kind="masked", message="b failed and is left out of this run: something else", turn=1)
+    ends: dict[str, Any] = {"status": Status.FAILED, "stop_reason": StopReason.FAILED}
+    view = events.end(error=Failure("NoAgentError", message), **ends).view
+    text = _Page(render.conversation(view)).text
+    assert text.count(why) == 1
+    assert step in text
+    lane = _Page(render.lane(view)).text
+    assert lane.count(why) == 1
+    assert "gpt failed and is left out of this run." in lane
+    assert "b failed and is left out of this run: something else" in lane
+
+
+def test_what_to_do_about_several_members_is_not_about_the_last() -> None:
+    events = Events().start()
+    for attempt, agent in enumerate(("a", "b"), 1):
+        events.call(1, "", attempt=attempt, agent=agent, error=Failure("auth", f"{agent}: no"))
+    ends: dict[str, Any] = {"status": Status.FAILED, "stop_reason": StopReason.FAILED}
+    text = _Page(render.conversation(events.end(error=Failure("attempts", "All failed."), **ends).view)).text
+    assert "enable more members" in text
+    assert "this member" not in text
+
+
+def test_a_failed_verifier_has_no_verdict() -> None:
+    call = CallView(1, 1, "a", Role.VERIFIER, status=Status.FAILED, verdict=Verdict.NONE, error=Failure("auth", "no"))
+    assert "No verdict" not in render.card(call)
+    assert "No verdict" in render.card(CallView(1, 1, "a", Role.VERIFIER, status=Status.DONE, verdict=Verdict.NONE))
+
+
+def test_stored_replies_are_counted_when_a_run_is_over() -> None:
+    view = paid_run().end("x", totals=Totals(3, 2, cost=0.02)).view
+    assert "1 stored reply" in _Page(render.status_line(view, now=1010.0)).text
+    free = Events().start().call(1, "one").end("one", totals=Totals(1, 1)).view
+    assert "stored" not in _Page(render.status_line(free, now=1010.0)).text
 
 
 def test_a_stopped_run_keeps_its_partial_text() -> None:
@@ -620,7 +669,7 @@ def test_a_deleted_trace_says_so_and_can_be_brought_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "part"), [(RunQuery(owner="me"), "no traces yet"), (RunQuery(search="zebra"), "No trace matches")]
+    ("query", "part"), [(RunQuery(owner="me"), "no traces of this browser yet"), (RunQuery(search="zebra"), "No trace matches")]
 )
 def test_an_empty_table_says_what_to_do(query: RunQuery, part: str) -> None:
     page = _Page(trace.table(RunPage((), 0, 1, 50), query, None))

@@ -126,7 +126,8 @@ def _price(member: Member) -> str:
     if member.price is None:
         return '<span class="tr-warn" title="Set a price under Advanced to count what it costs.">unknown</span>'
     into, out = member.price
-    return "free" if into == out == 0 else f"{into:,.4g}&nbsp;in · {out:,.4g}&nbsp;out"
+    words = [f"{rate:,.4f}".rstrip("0").rstrip(".") for rate in (into, out)]
+    return "free" if into == out == 0 else f"{words[0]}&nbsp;in · {words[1]}&nbsp;out"
 
 
 def _state(member: Member) -> str:
@@ -183,7 +184,15 @@ def rows_notice(members: Sequence[Member], rows: Rows) -> str:
     missing = [m.spec.name for m in members if m.row == "missing" and m.spec.enabled]
     fresh = [m.spec.name for m in members if m.row == "untrained" and m.spec.enabled]
     parts = []
-    if missing:
+    if missing and not any(m.row in ("trained", "untrained") for m in members if m.spec.enabled):
+        parts.append(
+            notice(
+                "The head knows none of these members, so the coordinator is untrained and decides uniformly. Train "
+                "one for this pool: python app.py train --method sft --deploy",
+                kind="warn",
+            )
+        )
+    elif missing:
         parts.append(
             notice(
                 f"No trained row for {_some(missing)}. Until there is one the coordinator is untrained and "

@@ -400,9 +400,9 @@ def _problem(view: RunView, failure: Failure) -> str:
     """Member, turn, cause and next step of a failed run."""
     failed = next((call for call in reversed(view.calls) if call.status is Status.FAILED), None)
     where = f"Turn {failed.turn}, {failed.agent}: " if failed else ""
-    step = _NEXT_STEP.get(failed.error.kind if failed and failed.error else failure.kind) or _NEXT_STEP.get(
-        failure.kind, "Run again, or choose another method."
-    )
+    several = len({call.agent for call in view.calls if failed and call.turn == failed.turn and call.error}) > 1
+    kind = failed.error.kind if failed and failed.error and not several else failure.kind
+    step = _NEXT_STEP.get(kind) or _NEXT_STEP.get(failure.kind, "Run again, or choose another method.")
     message = failure.message
     if failed is not None and failed.role is not None and message.count(_why(failed)) > 1:  # also as the only cause
         message = message.replace(f" {failed.agent} as {failed.role.value}: {_why(failed)}", "")

@@ -236,6 +236,37 @@ def test_editing_another_member_empties_the_key_field(pool: Page) -> None:
     expect(pool.locator("#pool-key input")).to_have_value("")
 
 
+def test_what_was_typed_survives_a_reload_but_the_key(pool: Page) -> None:
+    fill(pool, name="half", model="some-model", key=PLANTED, key_env="sk-abcdefgh12345678")
+    pool.locator("#pool-description :is(input, textarea)").focus()
+    pool.wait_for_function("localStorage.getItem('trinity-pool')?.length > 120")
+    pool.wait_for_timeout(300)
+    pool.reload()
+    pool.click("#tab-pool-button")
+    expect(pool.locator("#pool-name :is(input, textarea)")).to_have_value("half")
+    expect(pool.locator("#pool-model :is(input, textarea)")).to_have_value("some-model")
+    expect(pool.locator("#pool-key-env :is(input, textarea)")).to_have_value("")
+    expect(pool.locator("#pool-key input")).to_have_value("")
+    pool.click("#pool-add")
+    expect(pool.locator("#pool-name :is(input, textarea)")).to_have_value("")
+    expect(pool.locator("#pool-name :is(input, textarea)")).to_be_focused()
+
+
+def test_the_keyboard_stays_with_a_member_and_a_double_click_removes_one(pool: Page) -> None:
+    order = pool.locator("#pool-table [data-member]")
+    row(pool, "symbolic").locator('[data-act="down"]').focus()
+    pool.keyboard.press("Enter")
+    expect(order.last).to_have_attribute("data-member", "symbolic")
+    expect(row(pool, "symbolic").locator('[data-act="edit"]')).to_be_focused()  # it cannot move further
+    row(pool, "lexical").locator('[data-act="remove"]').dblclick()
+    expect(pool.locator('[data-testid="pool-undo"]')).to_be_focused()
+    expect(order).to_have_count(1)
+    pool.keyboard.press("Enter")
+    expect(order).to_have_count(2)
+    row(pool, "symbolic").locator('[data-act="up"]').click()
+    expect(order.first).to_have_attribute("data-member", "symbolic")
+
+
 def test_budgets_are_kept(pool: Page, pool_home: Path) -> None:
     pool.click("#pool-budgets > button")
     expect(pool.locator("#pool-today")).to_contain_text("Spent today")

@@ -61,7 +61,7 @@ def serve() -> None:
 
 def _stormy(port: int, storm: Storm) -> FaultServer:
     rng, numbers = random.Random(storm.seed), count(1)
-    weights = [0.0 if name.startswith("huge") else 1.0 for name in FAILING]  # they move tens of megabytes each
+    weights = [0.1 if name.startswith("huge") else 1.0 for name in FAILING]  # they move tens of megabytes each
     out = storm.log.open("a", encoding="utf-8", buffering=1)
 
     def choose(model: str, number: int) -> str:

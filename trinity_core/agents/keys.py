@@ -197,6 +197,10 @@ class Keys:
             self._kept[slot] = None
 
 
+_TELLING = 6
+"""Characters of a key's beginning from which a text that broke off there is not shown."""
+
+
 class Veil:
     """Takes the key that was sent with a call out of the reply to it, which is stored and shown; the reply may come
     in pieces that cut the key anywhere. Only as much as could be its beginning is held back until the next piece.
@@ -221,9 +225,12 @@ class Veil:
         shown, self._held = text[: len(text) - kept], replace(item, text=text[len(text) - kept :])
         return [*before, replace(item, text=shown)] if shown else before
 
-    def rest(self) -> list[Piece]:
-        """What was held back and turned out not to be the key, once the reply has ended."""
+    def rest(self, *, broken: bool = False) -> list[Piece]:
+        """What was held back, once the reply has ended: it was not the key. Where the reply broke off in the middle
+        of it (`broken`), it may well be the greater part of one."""
         held, self._held = self._held, Piece("")
+        if broken and len(held.text) >= _TELLING:
+            held = replace(held, text=wire.REDACTED)
         return [held] if held.text else []
 
     def reply(self, reply: Reply) -> Reply:

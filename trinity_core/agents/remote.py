@@ -254,6 +254,7 @@ class _Call:
         agent, meter = self._agent, self._agent.wiring.meter
         key = await self._ready()
         try:
+            self._needs(key)
             call = agent.format.call(self._request, key, drop=agent.dropped)
             veil = Veil(key)
             exchange = Exchange(agent.format, self._request, agent.service, lambda item: self._show(veil.over(item)))
@@ -264,7 +265,7 @@ class _Call:
                 try:
                     reply = await exchange.run(self._here.client, call, self._hops(), self._deadline)
                 except BaseException as error:
-                    self._show(veil.rest())
+                    self._show(veil.rest(broken=True))
                     self._account(ticket, exchange)
                     if isinstance(error, AgentError):
                         error = self._explained(error)
@@ -278,6 +279,14 @@ class _Call:
                     agent.breaker.abandoned()
         finally:
             self._here.slots.release()
+
+    def _needs(self, key: str | None) -> None:
+        """Raise AgentError when the provider itself would be asked without a key: it refuses that anyway."""
+        spec, own = self._agent.spec, self._agent.format.default_base_url
+        if key or (spec.base_url or own) != own:
+            return
+        where = f"Put it into {spec.key_env} and start again" if spec.key_env else "Name its variable (key_env)"
+        raise AgentError(f"It needs a key and none is set. {where}, or type it in the Pool tab.", kind="auth", calls=0)
 
     async def _ready(self) -> str | None:
         """Wait for a slot and the rates. The key; raises AgentError when the call may not be made."""
@@ -393,7 +402,7 @@ class _Call:
         """The error for whoever asked: with the member's name, the number of attempts and why there are no more."""
         tried = f"It was tried {self._calls} times." if self._calls > 1 else ""
         before = f"The attempt before failed: {self._last}" if self._last and not error.calls else ""
-        words = " ".join(filter(None, (f"{self._agent.spec.name}: {error}", tried, before, self._note)))
+        words = " ".join(filter(None, (f"{self._agent.spec.name}: {error}".rstrip(), tried, before, self._note)))
         return AgentError(
             wire.redact(words),
             kind=error.kind,

@@ -3,7 +3,7 @@
 `run` is an asynchronous generator of frozen events and the only place where turns are made. Invariants:
 
 - A call that errors or returns nothing is an attempt: it is recorded, its agent is masked for the rest of the
-  run, and the policy decides again, at most `ATTEMPTS` times a turn. Attempts do not use up turns.
+  run, and the policy decides again, until `ATTEMPTS` calls of a turn have failed. Attempts do not use up turns.
 - A Verifier cannot act before an answer exists, and only its ACCEPT ends a run.
 - A turn whose agent declined (finish refused) stays in the transcript but is no plan, answer or critique.
 - `stop` may be set at any moment: what has arrived is kept, and the run ends as cancelled. Closing the generator
@@ -62,7 +62,7 @@ from trinity_core.types import (
 from trinity_core.wire import clean_text, new_id, redact
 
 ATTEMPTS = 3
-"""Most calls made for one turn before the run fails."""
+"""Most members that fail in one turn before the run does. One that could not even be called does not count."""
 
 T = TypeVar("T")
 Events = AsyncGenerator[AnyRunEvent, None]
@@ -283,7 +283,9 @@ class _Run:
     # --- one turn -----------------------------------------------------------------------------------------
 
     async def _turn(self, turn: int, decide: Any) -> Events:
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = called = 0
+        while called < ATTEMPTS:
+            attempt += 1
             choice: Choice = await self._unless_stopped(decide(self._state()))
             self.totals = replace(self.totals, encode_ms=self.totals.encode_ms + choice.decision.encode_ms)
             for kind, message in choice.notes:
@@ -315,8 +317,9 @@ class _Run:
             name, why = agent.spec.name, failure.message.removeprefix(f"{agent.spec.name}: ")
             self.masked[name] = why
             self.causes.append(f"{name} as {brief.role.value}: {why}")
+            called += self.finished[-1].calls > 0  # without its key, for example, a member is not called at all
             yield self._note("masked", f"{name} failed and is left out of this run: {why}", turn)
-        raise AgentError(f"Turn {turn} failed {ATTEMPTS} times.", kind="attempts")
+        raise AgentError(f"{ATTEMPTS} members failed in turn {turn}.", kind="attempts")
 
     async def _call(self, turn: int, attempt: int, agent: Agent, request: Request) -> Events:
         """Stream one reply; ends with TurnFinished, also when it failed or was stopped."""
@@ -424,7 +427,7 @@ class _Run:
         if limits.calls is not None:
             left.append(limits.calls - totals.calls)
             if left[-1] < 1:
-                raise _OverBudget(f"The run may make {limits.calls} calls and has made {totals.calls}.")
+                raise _OverBudget(f"The run may make {limits.calls} call(s) and has made {totals.calls}.")
         if limits.tokens is not None:
             used = (totals.usage.input or 0) + (totals.usage.output or 0) + self.aside_tokens
             left.append((limits.tokens - used) // max(worst.tokens, 1))

@@ -62,7 +62,6 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: PoolServices) -
     handlers = Handlers(services)
     editing, seen, offered = gr.State(None), gr.State(""), gr.State(())
     draft = gr.BrowserState(_NO_DRAFT, storage_key=_DRAFT_KEY, secret=_DRAFT_SECRET)
-    restored = gr.State(False)
     with gr.Row(elem_id="pool-columns"):
         with gr.Column(scale=8, min_width=320, elem_id="pool-left"):
             rows = live("html", "pool-rows")  # these three are hidden while they are empty
@@ -91,10 +90,9 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: PoolServices) -
 
     gr.on([page.load], handlers.opened, [editing], [*screen, spent, *budgets, tabs, timer], **private)
     gr.on([page.load], handlers.look_if_linked, None, [offered, found], **private)
-    entered = tab.select(handlers.refresh, [editing], [listed, rows, seen, spent, timer], **private)
-    # Not when the page is opened: what a browser remembers is read once the tab is.
-    entered.then(handlers.restore, [draft, restored], [restored, *filled], **private)
-    entered.then(handlers.look, None, [offered, found], **private)
+    tab.select(handlers.refresh, [editing], [listed, rows, seen, spent, timer], **private).then(
+        handlers.look, None, [offered, found], **private
+    )
     timer.tick(handlers.tick, [editing, seen], [listed, rows, spent, seen], **private)
     for panel in (listed, rows):
         panel.pick(handlers.act, [editing], [*screen, *filled], **private)
@@ -102,9 +100,12 @@ def build(page: gr.Blocks, tabs: gr.Tabs, tab: gr.Tab, services: PoolServices) -
     taken = ready.pick(handlers.use_ready, [editing], screen, **private)
     for changed in (undone, taken):
         changed.then(handlers.budgets, None, budgets, **private)
+    # The page asks for this where a draft is remembered. Without one nothing may touch what is being typed already.
+    title.pick(handlers.restore, [draft], filled, **private)
     add.click(handlers.new, None, [*filled, status], **private)
     look.click(handlers.look, None, [offered, found], **private)
-    found.pick(handlers.take_offer, [offered], [*filled, status], **private)
+    taken_up = found.pick(handlers.take_offer, [offered], [*filled, status], **private)
+    taken_up.then(handlers.key_state, fields, [form.key_state], **private)
     keep_budgets.click(handlers.save_budgets, budgets, [note, spent], **private)
 
     _form_events(handlers, form, editing, status, [*screen, *filled], private)
@@ -287,7 +288,7 @@ class Handlers:
         except (ValueError, IndexError):
             return [gr.skip()] * (_FORM + 1)
         spec = replace(offer.spec, name=self.editor.free_name(offer.spec.name))
-        form = await self._filled(spec, None, offer.models)
+        form = await self._filled(spec, None, offer.models)  # asking the keyring may take seconds: that comes later
         hint = "Choose a model, then test or save." if spec.model is None else "Test it, or save."
         return [*form, notice(f"{offer.title}: {hint}")]
 
@@ -323,22 +324,22 @@ class Handlers:
         except (TrinityError, OSError) as error:
             return [*[gr.skip()] * (4 + _FORM), problem(error)]
         form: Update = [spec.name, members.form_title(spec.name), "", False, await self._key_line(spec), gr.skip()]
-        return [*await self._screen(spec.name), *form, *[gr.skip()] * len(FIELDS), _NO_DRAFT, said]
+        return [*await self._screen(spec.name, ""), *form, *[gr.skip()] * len(FIELDS), _NO_DRAFT, said]
 
     async def remember(self, editing: str | None, *values: Any) -> dict[str, Any]:
         """The form as the browser keeps it until it is saved. A value that looks like a key is left out."""
         kept = await asyncio.to_thread(memberform.without_secrets, values)
         return {"editing": editing, "values": kept}
 
-    async def restore(self, draft: object, restored: bool) -> Update:
+    async def restore(self, draft: object) -> Update:
         """When the tab is first opened: what was typed and not saved. The key has to be typed again."""
         values = memberform.values_from(draft.get("values")) if isinstance(draft, dict) else None
-        if restored or not isinstance(draft, dict) or values is None or values == memberform.blank():
-            return [True, *[gr.skip()] * _FORM]
+        if not isinstance(draft, dict) or values is None or values == memberform.blank():
+            return [gr.skip()] * _FORM
         names = {spec.name for spec in self.roster.file.specs}
         editing = draft.get("editing") if draft.get("editing") in names else None
         head = [editing, members.form_title(editing), "", False, await self.key_state(*values), ""]
-        return [True, *head, *values, gr.skip()]
+        return [*head, *values, gr.skip()]
 
     async def test(self, editing: str | None, key: str, *values: Any) -> AsyncIterator[Update]:
         """Ask the member in the form a tiny question and show what comes back."""
@@ -380,7 +381,8 @@ class Handlers:
     async def _filled(self, spec: AgentSpec, editing: str | None, models: Sequence[str] = ()) -> Update:
         """The form for `spec`. The key field is emptied: a typed key belongs to the member it was typed for."""
         shown = members.models(models, spec.model or "")
-        head = [editing, members.form_title(editing), "", False, await self._key_line(spec), shown]
+        line = await self._key_line(spec) if editing else ""  # nothing may be typed that a late answer wipes out
+        head = [editing, members.form_title(editing), "", False, line, shown]
         return [*head, *memberform.values_of(spec), _NO_DRAFT]
 
     async def _key_line(self, spec: AgentSpec) -> str:
@@ -409,9 +411,11 @@ class Handlers:
             if spec in self.roster.specs:
                 return self.roster.agent(spec.name), False
             return await asyncio.to_thread(KINDS[spec.kind].build, spec, wiring), True
-        keys = Keys(use_keyring=False)
-        if key := await self._key_for(spec, editing, typed):
-            keys.put(spec, key)
+        keys = self.keys  # its own key stays where it is: an error tells where a wrong one came from
+        if (typed or "").strip() or not (await asyncio.to_thread(keys.state, spec)).is_set:
+            keys = Keys(use_keyring=False)
+            if key := await self._key_for(spec, editing, typed):
+                keys.put(spec, key)
         # One attempt, and no rest that earlier failures earned: a test is to show the failure itself.
         once = replace(spec, service={**spec.service, "retries": 0})
         return KINDS[spec.kind].build(once, Wiring(keys, wiring.meter, wiring.server_id)), True

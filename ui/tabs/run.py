@@ -93,6 +93,7 @@ def build(page: gr.Blocks, tab: gr.Tab, services: Services, runs: RunManager) ->
     resumed = opened.then(handlers.follow, [state], screen, **private)
     stop.click(handlers.stop, [state], None, queue=False, **private)
     tab.select(handlers.methods, [settings[0]], [settings[0]], **private)
+    tab.select(handlers.coordinator, None, [coordinator, timer], **private)  # the pool may be another one now
     fresh.click(handlers.forget, [state], [state, error, *screen], cancels=[watched, resumed], queue=False, **private)
     timer.tick(handlers.coordinator, None, [coordinator, timer], **private)
     gr.on([page.load, start.click], handlers.coordinator, None, [coordinator, timer], **private)
