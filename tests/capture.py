@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from trinity_core.agents.formats import Format
-from trinity_core.agents.sse import Decoder
+from trinity_core.agents.remote.formats import Format
+from trinity_core.agents.remote.sse import Decoder
 from trinity_core.types import AgentSpec, Brief, Message, Piece, Reply, Request, Role, Sampling
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.capture import capturing, exchange, read_stream, read_whole, request_to
-from trinity_core.agents.anthropic import ANTHROPIC, NEW_VERSION, OLD_VERSION
-from trinity_core.agents.turns import OPENING
+from trinity_core.agents.remote.anthropic import ANTHROPIC, NEW_VERSION, OLD_VERSION
+from trinity_core.agents.remote.turns import OPENING
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Sampling, Usage
 

@@ -21,8 +21,8 @@ from tests.fakes import FakePool
 from trinity_core.agents.base import Wiring
 from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
-from trinity_core.agents.openai import OPENAI
-from trinity_core.agents.remote import RemoteAgent
+from trinity_core.agents.remote.agent import RemoteAgent
+from trinity_core.agents.remote.openai import OPENAI
 from trinity_core.errors import AgentError
 from trinity_core.session.loop import RunRequest, run
 from trinity_core.session.methods import Methods

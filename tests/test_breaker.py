@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from trinity_core.agents.breaker import Breaker
-from trinity_core.agents.service import Price, Service
+from trinity_core.agents.remote.breaker import Breaker
+from trinity_core.agents.remote.service import Price, Service
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec
 

@@ -14,7 +14,7 @@ from trinity_core.agents import discovery
 from trinity_core.agents.discovery import found_keys, local_servers, model_list
 from trinity_core.agents.pool import spec_of
 from trinity_core.agents.poolfile import entry_of
-from trinity_core.agents.servers import SERVERS
+from trinity_core.agents.remote.servers import SERVERS
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec
 

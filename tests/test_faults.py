@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trinity_core.agents.faults import duration, fault, in_band, odd_answer, parse_json, read, retry_after
+from trinity_core.agents.remote.faults import duration, fault, in_band, odd_answer, parse_json, read, retry_after
 from trinity_core.errors import AgentError
 from trinity_core.wire import remember_secret
 

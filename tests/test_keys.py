@@ -21,8 +21,8 @@ from trinity_core.agents import keys as module
 from trinity_core.agents.base import Wiring
 from trinity_core.agents.keys import SERVICE, Keys, KeyState, Veil, origin, show
 from trinity_core.agents.meter import Meter
-from trinity_core.agents.openai import OPENAI
-from trinity_core.agents.remote import RemoteAgent
+from trinity_core.agents.remote.agent import RemoteAgent
+from trinity_core.agents.remote.openai import OPENAI
 from trinity_core.errors import ConfigError
 from trinity_core.types import AgentSpec, Brief, Finish, Message, Piece, Reply, Request, Reset, Role
 

@@ -328,6 +328,21 @@ async def test_a_call_that_the_day_does_not_allow_ends_the_run_with_what_there_i
     assert end.totals.calls == 1
 
 
+async def test_members_that_cannot_even_be_called_do_not_use_up_attempts() -> None:
+    keyless = [ScriptedAgent(name, AgentError(f"{name}: no key", kind="auth", calls=0)) for name in "abcd"]
+    pool = FakePool(*keyless, ScriptedAgent("e", "Answer: 1"))
+    policy = ListedPolicy([(name, W) for name in "abcde"])
+    events = await collect(pool, policy, params=RunParams(max_turns=1))
+    assert end_of(events).answer == "Answer: 1"
+    assert end_of(events).totals.calls == 1
+    failing = FakePool(*(ScriptedAgent(name, AgentError("down", kind="transport")) for name in "abcd"))
+    end = end_of(await collect(failing, ListedPolicy([(name, W) for name in "abcd"])))
+    assert end.error is not None
+    assert end.error.message.startswith("3 members failed in turn 1.")
+    notes = [event.message for event in events if isinstance(event, Note)]
+    assert notes[0] == "a failed and is left out of this run: no key"
+
+
 async def test_a_refusal_without_words_is_an_attempt_that_says_so() -> None:
     pool = FakePool(ScriptedAgent("a", Reply("", Finish.REFUSED)), ScriptedAgent("b", "Answer: 1"))
     events = await collect(pool, ListedPolicy([("a", W), ("b", W)]), params=RunParams(max_turns=1))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fault_server import FaultServer
 from trinity_core import wire
-from trinity_core.agents.net import check_url, client, hop_headers, redirected
+from trinity_core.agents.remote.net import check_url, client, hop_headers, redirected
 from trinity_core.errors import AgentError, PoolError
 
 METADATA = "169.254.169.254"

@@ -12,8 +12,8 @@ import pytest
 
 from tests.capture import capturing, exchange, request_to
 from trinity_core.agents.local import weights
-from trinity_core.agents.openai import OPENAI, OpenAIOptions, prompt_estimate
-from trinity_core.agents.servers import SERVERS, server_at
+from trinity_core.agents.remote.openai import OPENAI, OpenAIOptions, prompt_estimate
+from trinity_core.agents.remote.servers import SERVERS, server_at
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Message, Piece, Reply, Reset, Sampling, Usage
 

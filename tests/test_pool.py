@@ -11,10 +11,10 @@ import pytest
 from trinity_core import wire
 from trinity_core.agents import pool as pools
 from trinity_core.agents.base import Agent, Wiring
-from trinity_core.agents.breaker import Breaker
 from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
 from trinity_core.agents.pool import KINDS, Kind, Pool, PoolFile, Roster, embedded_specs, load_pool, read_pool_file
+from trinity_core.agents.remote.breaker import Breaker
 from trinity_core.config import Settings
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Limits, Piece, Reply, Request

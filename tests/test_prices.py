@@ -15,7 +15,7 @@ from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_sn
 from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, Provider, Tier, TieredPrices
 
 from trinity_core.agents import prices
-from trinity_core.agents.service import Price
+from trinity_core.agents.remote.service import Price
 from trinity_core.errors import PoolError
 from trinity_core.types import AgentSpec, Usage
 

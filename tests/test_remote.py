@@ -20,12 +20,14 @@ import pytest
 
 from tests.fault_server import FAULTS, TEXT, Fault, FaultServer
 from trinity_core import wire
-from trinity_core.agents import exchange, remote
 from trinity_core.agents.base import Wiring
-from trinity_core.agents.formats import Call
-from trinity_core.agents.keys import KeyState
-from trinity_core.agents.meter import Ticket, Worst
-from trinity_core.agents.remote import RemoteAgent
+from trinity_core.agents.keys import Keys, KeyState
+from trinity_core.agents.meter import Meter, Ticket, Worst
+from trinity_core.agents.pool import format_of
+from trinity_core.agents.remote import agent as remote
+from trinity_core.agents.remote import exchange
+from trinity_core.agents.remote.agent import RemoteAgent
+from trinity_core.agents.remote.formats import Call
 from trinity_core.errors import AgentError
 from trinity_core.types import AgentSpec, Brief, Finish, Message, Piece, Reply, Request, Reset, Role, Sampling, Usage
 
@@ -1084,3 +1086,18 @@ async def test_many_calls_with_many_faults_lose_and_double_nothing(
     calls = sum(cast(Reply, items[-1]).calls for items in outcomes)
     assert calls == len(server.requests) == len(member.meter.settled)
     assert server.busy == 0
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("key_env", ["TRINITY_TEST_NO_SUCH_KEY", None])
+async def test_the_provider_itself_is_not_asked_without_a_key(kind: str, key_env: str | None) -> None:
+    spec = AgentSpec("frontier", kind, "some-model", key_env=key_env)
+    agent = RemoteAgent(spec, format_of(kind), Wiring(Keys(use_keyring=False), Meter()))
+    question = (Message("user", "q"),)
+    with pytest.raises(AgentError) as caught:
+        async for _ in agent.stream(Request(spec, question, Brief(Role.WORKER, question))):
+            pass
+    await agent.aclose()
+    assert (caught.value.kind, caught.value.calls) == ("auth", 0)
+    assert "needs a key and none is set" in str(caught.value)
+    assert key_env is None or key_env in str(caught.value)

@@ -305,7 +305,11 @@ def test_a_failed_run_names_member_turn_cause_and_next_step() -> None:
         Events()
         .start()
         .call(1, "", agent="gpt", error=error)
-        .end(status=Status.FAILED, stop_reason=StopReason.FAILED, error=Failure("attempts", "3 members failed in turn 1."))
+        .end(
+            status=Status.FAILED,
+            stop_reason=StopReason.FAILED,
+            error=Failure("attempts", "3 members failed in turn 1."),
+        )
         .view
     )
     text = _Page(render.conversation(view)).text
@@ -669,7 +673,8 @@ def test_a_deleted_trace_says_so_and_can_be_brought_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "part"), [(RunQuery(owner="me"), "no traces of this browser yet"), (RunQuery(search="zebra"), "No trace matches")]
+    ("query", "part"),
+    [(RunQuery(owner="me"), "no traces of this browser yet"), (RunQuery(search="zebra"), "No trace matches")],
 )
 def test_an_empty_table_says_what_to_do(query: RunQuery, part: str) -> None:
     page = _Page(trace.table(RunPage((), 0, 1, 50), query, None))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trinity_core.agents.sse import Decoder, Event
+from trinity_core.agents.remote.sse import Decoder, Event
 from trinity_core.errors import AgentError
 
 

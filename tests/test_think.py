@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trinity_core.agents.think import Splitter
+from trinity_core.agents.remote.think import Splitter
 from trinity_core.answers import split_reasoning
 from trinity_core.types import Piece, Reset
 

@@ -44,6 +44,7 @@ FOLDERS = {
     "tests/peers": "servers by others that the adapters are tested against",
     "trinity_core": "everything that needs neither a page nor a database",
     "trinity_core/agents": "members of the pool",
+    "trinity_core/agents/remote": "members called over the network",
     "trinity_core/agents/skills": "what the specialists know",
     "trinity_core/coordinator": "transcript, backbone, head, policy",
     "trinity_core/session": "the loop and its roles",

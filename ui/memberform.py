@@ -17,7 +17,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from trinity_core.agents.pool import KINDS, spec_of
-from trinity_core.agents.service import Service
+from trinity_core.agents.remote.service import Service
 from trinity_core.errors import InputError, PoolError
 from trinity_core.types import AgentSpec
 from trinity_core.wire import drop_secrets, plain, redact

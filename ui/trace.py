@@ -74,8 +74,8 @@ def _no_rows(query: RunQuery) -> str:
         owner=query.owner, sort=query.sort, descending=query.descending, all_owners=query.all_owners
     ):
         return (
-            '<div class="tr-empty tr-lane-empty"><p>There are no traces of this browser yet. Every question you run is '
-            "kept here; runs of the command line and of /v1 are among the traces of all browsers.</p>"
+            '<div class="tr-empty tr-lane-empty"><p>There are no traces of this browser yet. Every question you run '
+            "is kept here; runs of the command line and of /v1 are among the traces of all browsers.</p>"
             '<p><button type="button" class="tr-button" data-tab="tab-run">Ask a question</button></p></div>'
         )
     return (

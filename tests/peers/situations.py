@@ -23,14 +23,14 @@ from tests.peers import KEY, Peer, connections
 from tests.peers.litellm import TEXT
 from tests.peers.llama import MODEL
 from tests.peers.llmock import Behavior, LLMock, cut, fail, reply, slow
-from trinity_core.agents.anthropic import ANTHROPIC
 from trinity_core.agents.base import Wiring
-from trinity_core.agents.formats import Format
-from trinity_core.agents.gemini import GEMINI
 from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
-from trinity_core.agents.openai import OPENAI
-from trinity_core.agents.remote import RemoteAgent
+from trinity_core.agents.remote.agent import RemoteAgent
+from trinity_core.agents.remote.anthropic import ANTHROPIC
+from trinity_core.agents.remote.formats import Format
+from trinity_core.agents.remote.gemini import GEMINI
+from trinity_core.agents.remote.openai import OPENAI
 from trinity_core.errors import AgentError
 from trinity_core.types import AgentSpec, Brief, Finish, Message, Piece, Reply, Request, Reset, Role, Sampling
 

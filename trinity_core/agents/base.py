@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from trinity_core.types import AgentSpec, Piece, Reply, Request, Reset
 
 if TYPE_CHECKING:
-    from trinity_core.agents.breaker import Breaker
     from trinity_core.agents.keys import Keys
     from trinity_core.agents.meter import Meter
+    from trinity_core.agents.remote.breaker import Breaker
 
 
 class Agent(Protocol):

@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 
 from trinity_core import wire
-from trinity_core.agents import faults, net
-from trinity_core.agents.formats import Call, Format
 from trinity_core.agents.pool import RESERVED, format_of
-from trinity_core.agents.servers import SERVERS, Server
+from trinity_core.agents.remote import faults, net
+from trinity_core.agents.remote.formats import Call, Format
+from trinity_core.agents.remote.servers import SERVERS, Server
 from trinity_core.config import secret_from
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec

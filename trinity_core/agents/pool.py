@@ -46,9 +46,9 @@ from typing import Any
 from trinity_core import wire
 from trinity_core.agents import prices
 from trinity_core.agents.base import Agent, Wiring
-from trinity_core.agents.formats import Format
 from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
+from trinity_core.agents.remote.formats import Format
 from trinity_core.config import Settings, secret_from
 from trinity_core.errors import PoolError
 from trinity_core.types import AgentSpec, Limits
@@ -69,9 +69,9 @@ _FIELDS = {
 }
 _IN_WORDS = {str: "a text in quotes", bool: "true or false", dict: "a table ([agents.options])"}
 _FORMATS = {
-    "openai": ("trinity_core.agents.openai", "OPENAI"),
-    "anthropic": ("trinity_core.agents.anthropic", "ANTHROPIC"),
-    "gemini": ("trinity_core.agents.gemini", "GEMINI"),
+    "openai": ("trinity_core.agents.remote.openai", "OPENAI"),
+    "anthropic": ("trinity_core.agents.remote.anthropic", "ANTHROPIC"),
+    "gemini": ("trinity_core.agents.remote.gemini", "GEMINI"),
 }
 
 
@@ -148,14 +148,14 @@ def _is_local(spec: AgentSpec) -> None:
 
 
 def _build_remote(spec: AgentSpec, wiring: Wiring) -> Agent:
-    from trinity_core.agents.remote import RemoteAgent
+    from trinity_core.agents.remote.agent import RemoteAgent
 
     return RemoteAgent(spec, format_of(spec.kind), wiring)
 
 
 def _check_remote(spec: AgentSpec) -> None:
-    from trinity_core.agents.net import check_url
-    from trinity_core.agents.service import Service
+    from trinity_core.agents.remote.net import check_url
+    from trinity_core.agents.remote.service import Service
 
     form = format_of(spec.kind)
     if not spec.model:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from trinity_core.agents.service import Price, Service
+from trinity_core.agents.remote.service import Price, Service
 from trinity_core.types import AgentSpec, Usage
 
 _OWNERS = {"openai": "openai", "anthropic": "anthropic", "gemini": "google"}

@@ -167,8 +167,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"The checkpoint does not fit this pool: no trained row for {', '.join(missing)}. The checkpoint has "
                 f"{rows} rows, the pool of {len(agents)} agents and {len(Role)} roles needs {needed}; it was trained "
-                f"for {', '.join(trained)}. Train one for this pool (python app.py train --method sft --deploy), give new "
-                "members an average row in the Pool tab, or switch them off."
+                f"for {', '.join(trained)}. Train one for this pool (python app.py train --method sft --deploy), "
+                "give new members an average row in the Pool tab, or switch them off."
             )
         roles = tuple(Role)
         wanted = [trained.index(name) for name in agents]

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trinity_core import wire
-from trinity_core.agents import faults
-from trinity_core.agents.servers import Server
-from trinity_core.agents.think import Parts, Splitter
-from trinity_core.agents.turns import token_count
+from trinity_core.agents.remote import faults
+from trinity_core.agents.remote.servers import Server
+from trinity_core.agents.remote.think import Parts, Splitter
+from trinity_core.agents.remote.turns import token_count
 from trinity_core.errors import AgentError
 from trinity_core.types import Finish, Message, Piece, Reply, Request, Reset, Usage
 

@@ -27,10 +27,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from trinity_core import wire
-from trinity_core.agents import faults
-from trinity_core.agents.formats import Call, Format, Reader
-from trinity_core.agents.openai_answer import OpenAIReader, first, prompt_estimate
-from trinity_core.agents.servers import (
+from trinity_core.agents.remote import faults
+from trinity_core.agents.remote.formats import Call, Format, Reader
+from trinity_core.agents.remote.openai_answer import OpenAIReader, first, prompt_estimate
+from trinity_core.agents.remote.servers import (
     EFFORT_FIELDS,
     EFFORTS,
     SERVERS,

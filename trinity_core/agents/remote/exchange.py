@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 import httpx
 
 from trinity_core import wire
-from trinity_core.agents import faults, net
-from trinity_core.agents.formats import Call, Format, Reader
-from trinity_core.agents.service import Service
-from trinity_core.agents.sse import Decoder, Event
+from trinity_core.agents.remote import faults, net
+from trinity_core.agents.remote.formats import Call, Format, Reader
+from trinity_core.agents.remote.service import Service
+from trinity_core.agents.remote.sse import Decoder, Event
 from trinity_core.errors import AgentError
 from trinity_core.types import Piece, Reply, Request, Reset
 

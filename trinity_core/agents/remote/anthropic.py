@@ -33,8 +33,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trinity_core.agents import faults, turns
-from trinity_core.agents.formats import Call, Format
+from trinity_core.agents.remote import faults, turns
+from trinity_core.agents.remote.formats import Call, Format
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Piece, Reply, Request, Sampling, Usage
 from trinity_core.wire import redact

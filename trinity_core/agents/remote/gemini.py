@@ -32,8 +32,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from trinity_core.agents import faults, turns
-from trinity_core.agents.formats import Call, Format
+from trinity_core.agents.remote import faults, turns
+from trinity_core.agents.remote.formats import Call, Format
 from trinity_core.errors import AgentError, PoolError
 from trinity_core.types import AgentSpec, Finish, Piece, Reply, Request, Usage
 from trinity_core.wire import redact

@@ -25,15 +25,15 @@ from aiolimiter import AsyncLimiter
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from trinity_core import wire
-from trinity_core.agents import net
 from trinity_core.agents.base import Wiring
-from trinity_core.agents.breaker import Breaker
-from trinity_core.agents.exchange import Exchange
-from trinity_core.agents.formats import Format
 from trinity_core.agents.keys import Veil
 from trinity_core.agents.meter import Ticket, worst_case
 from trinity_core.agents.prices import price
-from trinity_core.agents.service import Service
+from trinity_core.agents.remote import net
+from trinity_core.agents.remote.breaker import Breaker
+from trinity_core.agents.remote.exchange import Exchange
+from trinity_core.agents.remote.formats import Format
+from trinity_core.agents.remote.service import Service
 from trinity_core.errors import AgentError, TrinityError
 from trinity_core.types import AgentSpec, Piece, Reply, Request, Reset, Usage
 
@@ -283,10 +283,12 @@ class _Call:
     def _needs(self, key: str | None) -> None:
         """Raise AgentError when the provider itself would be asked without a key: it refuses that anyway."""
         spec, own = self._agent.spec, self._agent.format.default_base_url
-        if key or (spec.base_url or own) != own:
+        if key or (own if spec.base_url is None else spec.base_url) != own:
             return
         where = f"Put it into {spec.key_env} and start again" if spec.key_env else "Name its variable (key_env)"
-        raise AgentError(f"It needs a key and none is set. {where}, or type it in the Pool tab.", kind="auth", calls=0)
+        raise AgentError(
+            f"It needs a key and none is set. {where}, or type it in the Pool tab.", kind="auth", calls=0
+        )
 
     async def _ready(self) -> str | None:
         """Wait for a slot and the rates. The key; raises AgentError when the call may not be made."""
