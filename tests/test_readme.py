@@ -50,6 +50,14 @@ def test_quoted_results_stand_in_the_results_file() -> None:
         assert re.search(rf"^{re.escape(name)}\s+{re.escape(figure)} %", results, re.MULTILINE), name
 
 
+def test_the_table_of_peers_stands_in_the_results_file() -> None:
+    results = (ROOT / "docs" / "RESULTS.md").read_text("utf-8")
+    (total,) = re.findall(r"(\d+ of \d+) in all", TEXT)
+    assert f"{total} as they must be" in results
+    cells = re.findall(r"(\d+)/(\d+)", TEXT[TEXT.index("<!-- peers -->") : TEXT.index("<!-- /peers -->")])
+    assert f"{sum(int(went) for went, _ in cells)} of {sum(int(all_) for _, all_ in cells)}" == total
+
+
 def test_the_pool_file_it_shows_can_be_read(tmp_path: Path) -> None:
     (shown_file,) = re.findall(r"```toml\n(\[budget.*?)```", TEXT, re.DOTALL)
     weights = tmp_path / "qwen.gguf"
