@@ -260,7 +260,7 @@
     if (!target) return;
     const card = target.closest("#run-lane .tr-card");
     if (card && !target.closest("summary, a, button")) pick(card.dataset.key);
-    const example = target.closest(".tr-example");
+    const example = target.closest(".tr-example[data-question]");
     if (example) ask(example.dataset.question);
     if (target.closest(".tr-help-button")) help();
     const act = target.closest("[data-act]");

@@ -29,6 +29,7 @@ OTHERS = {
     "assets/trinity.js": "keys, live plots, re-attaching",
     "constraints.txt": "every version that is tested",
     "docs/RESULTS.md": "measured figures, with date and machine",
+    "docs/pool.png": "the picture of the Pool tab",
     "docs/run.png": "the picture above",
     "tests/peers/litellm.txt": "every version of the LiteLLM proxy's environment",
     "tests/peers/litellm.yaml": "what the LiteLLM proxy serves in tests",

@@ -198,11 +198,15 @@ def test_models_are_listed_and_one_click_takes_one(pool: Page, model_server: Scr
 def test_a_key_in_the_environment_is_offered_with_one_click(pool: Page) -> None:
     offer = pool.locator("#pool-offers button", has_text="OPENAI_API_KEY is set")
     expect(offer).to_be_visible()
+    pool.click("#tab-run-button")
+    pool.fill("#run-query textarea", "a question that is not finished")
+    pool.click("#tab-pool-button")
     offer.click()
     expect(pool.locator("#pool-name :is(input, textarea)")).to_have_value("gpt")
     expect(pool.locator("#pool-key-env :is(input, textarea)")).to_have_value("OPENAI_API_KEY")
     expect(pool.locator("#pool-key-state")).to_contain_text("(environment)")
     expect(pool.locator("#pool-key input")).to_have_value("")
+    assert pool.input_value("#run-query textarea") == "a question that is not finished"
 
 
 def test_what_a_model_says_is_shown_as_text(pool: Page) -> None:
