@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import ExitStack
 from dataclasses import replace
@@ -176,6 +177,18 @@ async def test_nobody_there_and_nobody_answering(monkeypatch: pytest.MonkeyPatch
     ):
         await model_list(member(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"), None)
     assert caught.value.kind == "timeout"
+
+
+async def test_a_server_without_tls_is_told_in_words() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
+        with pytest.raises(AgentError, match="Use http:// for a server without TLS"):
+            await model_list(member(f"https://127.0.0.1:{port}/v1"), None)
 
 
 async def test_a_list_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

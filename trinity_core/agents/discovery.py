@@ -19,6 +19,7 @@ import httpx
 from trinity_core import wire
 from trinity_core.agents.pool import RESERVED, format_of
 from trinity_core.agents.remote import faults, net
+from trinity_core.agents.remote.exchange import unreachable
 from trinity_core.agents.remote.formats import Call, Format
 from trinity_core.agents.remote.servers import SERVERS, Server
 from trinity_core.config import secret_from
@@ -114,6 +115,8 @@ async def model_list(spec: AgentSpec, key: str | None) -> tuple[str, ...]:
             kind="timeout",
             retryable=True,
         ) from None
+    except httpx.ConnectError as error:
+        raise unreachable(error, wire.redact(str(error)) or type(error).__name__) from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         said = wire.redact(str(error)) or type(error).__name__
         raise AgentError(

@@ -229,7 +229,7 @@ class Exchange:
             )
             return AgentError(words, kind="timeout", retryable=True)
         if isinstance(error, httpx.ConnectError):
-            return _unreachable(error, said)
+            return unreachable(error, said)
         if isinstance(error, httpx.DecodingError):
             return AgentError(f"The answer's compression is broken ({said}).", kind="protocol", retryable=True)
         if isinstance(error, httpx.RemoteProtocolError) and not said.lower().startswith(_CUT):
@@ -255,7 +255,8 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _unreachable(error: httpx.ConnectError, said: str) -> AgentError:
+def unreachable(error: httpx.ConnectError, said: str) -> AgentError:
+    """Why no connection was made, and what to do: a server that is not there, or whose TLS is missing or other."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

@@ -82,8 +82,8 @@ def check_url(url: str) -> None:
     except ValueError:  # what it says may quote a login, here and below
         raise PoolError("The address cannot be read. Write it as http://host:port/v1.") from None
     if parts.scheme.lower() not in ("http", "https"):
-        given = f"not {parts.scheme}://" if parts.scheme else "and say which"
-        raise PoolError(f"The address must begin with http:// or https://, {given}.")
+        given = f", not {parts.scheme}://" if parts.scheme else ""
+        raise PoolError(f"The address must begin with http:// or https://{given}. Write it as http://host:port/v1.")
     if not host:
         raise PoolError("The address has no host. Write it as http://host:port/v1.")
     if parts.username is not None or parts.password is not None:
