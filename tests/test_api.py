@@ -207,6 +207,22 @@ def test_tools_are_left_alone_and_their_results_are_text(served: Endpoint, http_
     assert contents[2] == "Result of the tool weather:\n-4 degrees"
 
 
+def test_a_picture_that_a_tool_gave_becomes_a_note(served: Endpoint, http_client: httpx.Client) -> None:
+    output = [
+        {"type": "input_text", "text": "The page:"},
+        {"type": "input_image", "image_url": "data:image/png;base64,"},
+    ]
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What does it show?"}]},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": output},
+    ]
+    answer = http_client.post("/v1/responses", json={"model": "trinity", "input": items})
+    assert answer.status_code == 200, answer.text
+    last = served.run(answer.headers["x-request-id"]).messages[-1]
+    assert last.content == "Result of the tool look:\nThe page:\n[input_image: only text can be passed on]"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("change", "param"),

@@ -150,7 +150,8 @@ def _chat_message(item: Any, where: str, names: dict[str, str]) -> list[Message]
     """One chat message. `names` collects which tool a call id belongs to."""
     if not isinstance(item, Mapping):
         raise ApiError(f"{where} must be an object with role and content, not {_named(item)}.", param=where)
-    role, content = item.get("role"), content_text(item.get("content"), f"{where}.content")
+    role = item.get("role")
+    content = content_text(item.get("content"), f"{where}.content", strict=role not in ("tool", "function"))
     if role in ("tool", "function"):
         tool = item.get("name") or names.get(str(item.get("tool_call_id")))
         return [_tool_result(tool, content)]
@@ -187,7 +188,9 @@ def _item(item: Any, where: str, names: dict[str, str], left_out: dict[str, None
     if kind.endswith("_call_output"):
         output = item.get("output")
         text = output if isinstance(output, str | list) or output is None else json.dumps(output, ensure_ascii=False)
-        return [_tool_result(names.get(str(item.get("call_id"))), content_text(text, f"{where}.output"))]
+        return [
+            _tool_result(names.get(str(item.get("call_id"))), content_text(text, f"{where}.output", strict=False))
+        ]
     if kind.endswith("_call"):
         name = str(item.get("name") or kind.removesuffix("_call"))
         names[str(item.get("call_id"))] = name
@@ -197,23 +200,28 @@ def _item(item: Any, where: str, names: dict[str, str], left_out: dict[str, None
     return []
 
 
-def content_text(content: Any, where: str) -> str:
-    """The text of a message's content: a text, nothing, or a list of parts, which become lines."""
+def content_text(content: Any, where: str, *, strict: bool = True) -> str:
+    """The text of a message's content: a text, nothing, or a list of parts, which become lines.
+
+    A part that is no text raises ApiError. What a tool gave is not `strict`: nobody can take its picture out by hand,
+    so a note stands in its place."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise ApiError(f"{where} must be a text or a list of parts, not {_named(content)}.", param=where)
-    return "\n".join(_part(part, f"{where}[{number}]") for number, part in enumerate(content))
+    return "\n".join(_part(part, f"{where}[{number}]", strict) for number, part in enumerate(content))
 
 
-def _part(part: Any, where: str) -> str:
+def _part(part: Any, where: str, strict: bool) -> str:
     if isinstance(part, str):
         return part
     kind = part.get("type") if isinstance(part, Mapping) else None
     field_name = "refusal" if kind == "refusal" else "text"
     if kind not in (*_TEXT_PARTS, "refusal"):
+        if not strict:
+            return f"[{str(kind)[:40]}: only text can be passed on]"
         raise ApiError(
             f"{where} is of type {_named(kind)}, but only text is understood here. Leave it out, or describe it in "
             "words.",
