@@ -52,7 +52,7 @@ def test_quoted_results_stand_in_the_results_file() -> None:
 
 def test_the_table_of_peers_stands_in_the_results_file() -> None:
     results = (ROOT / "docs" / "RESULTS.md").read_text("utf-8")
-    (total,) = re.findall(r"(\d+ of \d+) in all", TEXT)
+    (total,) = re.findall(r"(\d+ of \d+) in\s+all", TEXT)
     assert f"{total} as they must be" in results
     cells = re.findall(r"(\d+)/(\d+)", TEXT[TEXT.index("<!-- peers -->") : TEXT.index("<!-- /peers -->")])
     assert f"{sum(int(went) for went, _ in cells)} of {sum(int(all_) for _, all_ in cells)}" == total
