@@ -262,7 +262,17 @@ def ask(options: argparse.Namespace) -> int:
 
 
 async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_json: bool) -> int:
-    from trinity_core.types import AnyRunEvent, Delta, Note, RunFinished, Status, TurnFinished, TurnReset, TurnStarted
+    from trinity_core.types import (
+        AnyRunEvent,
+        Delta,
+        Note,
+        RunFinished,
+        Status,
+        StopReason,
+        TurnFinished,
+        TurnReset,
+        TurnStarted,
+    )
     from trinity_core.wire import line
 
     stop = asyncio.Event()
@@ -299,8 +309,8 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_jso
         return FAILED
     if last.error is not None:
         print(f"error: {last.error.message}", file=sys.stderr)
-    elif last.status is Status.DONE and last.answer is None:
-        print(f"error: there is no answer; the run ended as {last.stop_reason}.", file=sys.stderr)
+    elif last.stop_reason is StopReason.BUDGET and last.answer is None:
+        print("error: there is no answer: the budget ended the run first.", file=sys.stderr)
         return FAILED
     codes = {Status.DONE: DONE, Status.CANCELLED: CANCELLED}
     return codes.get(last.status, FAILED)

@@ -68,7 +68,7 @@ def test_ask_without_an_answer_fails_and_says_why(home: Path, tmp_path: Path) ->
     done = app("ask", "What is 6 times 7?", "--method", "single:maths", "--pool", str(pool), home=home)
     assert (done.returncode, done.stdout) == (1, "")
     assert "may make 0 call(s)" in done.stderr
-    assert "error: there is no answer; the run ended as budget" in done.stderr
+    assert "error: there is no answer: the budget ended the run first" in done.stderr
 
 
 @pytest.mark.model

@@ -145,7 +145,7 @@ def test_the_list_is_alone_until_a_trace_is_open(traces: Open) -> None:
     assert wide > 1300
     heads = page.locator("#traces-table th")
     shown = [heads.nth(i).inner_text().strip(" ↓") for i in range(heads.count())]
-    assert shown == ["Started", "Question", "Roles", "Agents", "Verdict", "Ended", "Tokens", "Took"]
+    assert shown == ["Started", "Question", "Roles", "Agents", "Verdict", "Ended", "Tokens", "Cost", "Took"]
     heights = [rows(page).nth(i).bounding_box()["height"] for i in range(10)]
     assert max(heights) < 45
     rows(page).first.click()
