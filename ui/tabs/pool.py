@@ -189,7 +189,8 @@ class Handlers:
         return [
             *await self._screen(editing),
             self._today(),
-            *await self.budgets(),
+            # A fresh page's fields are empty; what somebody types already must not be wiped by the same emptiness.
+            *(value or gr.skip() for value in await self.budgets()),
             gr.Tabs(selected="pool") if linked else gr.skip(),
             gr.Timer(active=True) if linked else gr.skip(),
         ]
