@@ -7,7 +7,16 @@ the usual Python exceptions instead.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 from trinity_core.types import Usage
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The sentence that names the nearest of the `known` words, with a blank before it; empty when none is near."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class TrinityError(Exception):

@@ -24,7 +24,6 @@ images, tools, adapters, remote code, several sequences at once, one copy of the
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -35,7 +34,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from trinity_core.agents.base import Agent, Wiring
-from trinity_core.errors import AgentError, PoolError
+from trinity_core.errors import AgentError, PoolError, did_you_mean
 from trinity_core.types import AgentSpec, Finish, Piece, Reply, Request, Usage
 
 if TYPE_CHECKING:
@@ -63,11 +62,9 @@ class Options:
         """The options of `spec`. Raises PoolError for an unknown one or a value that cannot be used."""
         for name, value in spec.options.items():
             if name not in _ALLOWED:
-                near = difflib.get_close_matches(name.lower(), _ALLOWED, n=1)
-                meant = f" Did you mean {near[0]!r}?" if near else ""
                 raise PoolError(
-                    f"Agent {spec.name}: unknown option {name!r}.{meant} A transformers member knows: "
-                    f"{', '.join(_ALLOWED)}."
+                    f"Agent {spec.name}: unknown option {name!r}.{did_you_mean(name, _ALLOWED)} A transformers "
+                    f"member knows: {', '.join(_ALLOWED)}."
                 )
             fits, wanted = _ALLOWED[name]
             if isinstance(value, bool) or not fits(value):

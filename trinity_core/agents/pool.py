@@ -32,11 +32,10 @@ remote models.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +49,7 @@ from trinity_core.agents.keys import Keys
 from trinity_core.agents.meter import Meter
 from trinity_core.agents.remote.formats import Format
 from trinity_core.config import Settings, secret_from
-from trinity_core.errors import PoolError
+from trinity_core.errors import PoolError, did_you_mean
 from trinity_core.types import AgentSpec, Limits
 
 RESERVED = ("trinity", "any")
@@ -391,8 +390,8 @@ def read_pool_file(path: Path) -> PoolFile:
     for name in document:
         if name not in ("agents", "budget"):
             raise PoolError(
-                f"{path}: unknown entry {name!r}.{_close(name, ('agents', 'budget'))} Only [[agents]] and [budget] "
-                "may stand in a pool file."
+                f"{path}: unknown entry {name!r}.{did_you_mean(name, ('agents', 'budget'))} Only [[agents]] and "
+                "[budget] may stand in a pool file."
             )
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise PoolError(
@@ -419,7 +418,7 @@ def _budget(table: Any) -> tuple[Limits, Limits]:
         raise PoolError("the budget must be written as [budget.run] and [budget.day].")
     for name in table:
         if name not in ("run", "day"):
-            raise PoolError(f"unknown budget {name!r}.{_close(name, ('run', 'day'))} Known: run, day.")
+            raise PoolError(f"unknown budget {name!r}.{did_you_mean(name, ('run', 'day'))} Known: run, day.")
     return limits_of(table.get("run", {}), "run"), limits_of(table.get("day", {}), "day")
 
 
@@ -428,7 +427,7 @@ def limits_of(table: Mapping[str, Any], what: str) -> Limits:
     known = ("calls", "tokens", "cost")
     for name, value in table.items():
         if name not in known:
-            near = _close(name, known)
+            near = did_you_mean(name, known)
             raise PoolError(f"unknown limit {name!r} in budget.{what}.{near} Known: {', '.join(known)}.")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not (whole or (name == "cost" and isinstance(value, float))) or not 0 <= value < 2**53:
@@ -460,7 +459,7 @@ def spec_of(entry: Mapping[str, Any]) -> AgentSpec:
     for name, value in entry.items():
         wanted = _FIELDS.get(name)
         if wanted is None:
-            raise PoolError(f"unknown field {name!r}.{_close(name, _FIELDS)} Known: {', '.join(_FIELDS)}.")
+            raise PoolError(f"unknown field {name!r}.{did_you_mean(name, _FIELDS)} Known: {', '.join(_FIELDS)}.")
         if not isinstance(value, wanted):
             raise PoolError(f"{name} must be {_IN_WORDS[wanted]}, not {value!r}.")
     for name in ("name", "kind"):
@@ -481,12 +480,7 @@ def spec_of(entry: Mapping[str, Any]) -> AgentSpec:
 
 
 def _unknown_kind(kind: str) -> str:
-    return f"unknown kind {kind!r}.{_close(kind, KINDS)} Known kinds: {', '.join(KINDS)}."
-
-
-def _close(word: str, known: Mapping[str, Any] | Sequence[str]) -> str:
-    near = difflib.get_close_matches(word.lower(), known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown kind {kind!r}.{did_you_mean(kind, KINDS)} Known kinds: {', '.join(KINDS)}."
 
 
 def _learn_key(entry: Mapping[str, Any]) -> None:

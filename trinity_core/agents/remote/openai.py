@@ -21,7 +21,6 @@ Not covered: tools, pictures, several choices (n), log probabilities, and the Re
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -39,7 +38,7 @@ from trinity_core.agents.remote.servers import (
     server_of,
     with_version,
 )
-from trinity_core.errors import AgentError, PoolError
+from trinity_core.errors import AgentError, PoolError, did_you_mean
 from trinity_core.types import AgentSpec, Message, Request
 
 __all__ = ["OPENAI", "OpenAIOptions", "prompt_estimate"]
@@ -76,7 +75,8 @@ class OpenAIOptions:
         for name, value in spec.options.items():
             if name not in known:
                 raise PoolError(
-                    f"Agent {spec.name}: unknown option {name!r}.{_near(name, known)} Known: {', '.join(known)}."
+                    f"Agent {spec.name}: unknown option {name!r}.{did_you_mean(name, known)} Known: "
+                    f"{', '.join(known)}."
                 )
             problem = _problem(name, value)
             if problem:
@@ -102,7 +102,7 @@ def _problem(name: str, value: Any) -> str | None:
         choices = _CHOICES[name]
         if value in choices:
             return None
-        near = _near(value, choices) if isinstance(value, str) else ""
+        near = did_you_mean(value, choices) if isinstance(value, str) else ""
         return f"must be one of {', '.join(choices)}, not {value!r}.{near}"
     if name in _NUMBERS:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _NUMBERS[name]
@@ -130,11 +130,6 @@ def _surplus(value: Any) -> str | None:
     }
     found = next((name for name in value if name in reserved), None)
     return f"may not hold {found!r}. That is set by {reserved[found]}." if found else None
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word.lower(), known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 # --- The request -------------------------------------------------------------------------------------------------

@@ -18,13 +18,12 @@ that much may go out at once. Slots and rates are counted in each event loop by 
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trinity_core.errors import PoolError
+from trinity_core.errors import PoolError, did_you_mean
 from trinity_core.types import AgentSpec
 
 _MOST_SECONDS = 86_400.0
@@ -76,9 +75,7 @@ class Service:
 
 def _unknown(where: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{where} is unknown.{meant} Known: {', '.join(names)}."
+    return f"{where} is unknown.{did_you_mean(name, names)} Known: {', '.join(names)}."
 
 
 def _whole(where: str, value: Any, least: int) -> int:

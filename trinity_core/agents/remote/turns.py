@@ -9,13 +9,12 @@ Not covered: the rest of the OpenAI family, whose servers differ in more than th
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from trinity_core.errors import AgentError, PoolError
+from trinity_core.errors import AgentError, PoolError, did_you_mean
 from trinity_core.types import AgentSpec, Message, Piece, Request, Sampling, Usage
 from trinity_core.wire import clean_text
 
@@ -63,7 +62,7 @@ def settled(request: Request) -> Sampling:
     chosen = {name: options.get(name) if getattr(asked, name) is None else getattr(asked, name) for name in names}
     if chosen["effort"] is not None and chosen["effort"] not in EFFORTS:
         raise AgentError(
-            f"The effort {chosen['effort']!r} is unknown.{_near(str(chosen['effort']), EFFORTS)} "
+            f"The effort {chosen['effort']!r} is unknown.{did_you_mean(str(chosen['effort']), EFFORTS)} "
             f"Use one of: {', '.join(EFFORTS)}.",
             kind="bad_request",
             calls=0,
@@ -82,7 +81,7 @@ def check_options(spec: AgentSpec, rules: Mapping[str, Rule]) -> None:
     for name, value in spec.options.items():
         if name not in rules:
             raise PoolError(
-                f"Agent {spec.name}: unknown option {name!r}.{_near(name, rules)} "
+                f"Agent {spec.name}: unknown option {name!r}.{did_you_mean(name, rules)} "
                 f"Kind {spec.kind} knows: {', '.join(rules)}."
             )
         if wanted := rules[name](value):
@@ -115,7 +114,7 @@ def word(known: Sequence[str]) -> Rule:
     def rule(value: Any) -> str | None:
         if isinstance(value, str) and value in known:
             return None
-        near = _near(value, known).strip() if isinstance(value, str) else ""
+        near = did_you_mean(value, known).strip() if isinstance(value, str) else ""
         return f"one of {', '.join(known)}{f' ({near})' if near else ''}"
 
     return rule
@@ -169,11 +168,6 @@ def merge_extra(body: dict[str, Any], options: Mapping[str, Any]) -> dict[str, A
         mine = body.get(name)
         body[name] = {**mine, **value} if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
     return body
-
-
-def _near(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------
