@@ -9,7 +9,7 @@ ARGS ?=
 .PHONY: setup setup-test run test lint bench head clean
 
 setup: $(VENV)/.stamp-run
-setup-test: $(VENV)/.stamp-test .cache/peers/litellm/.stamp .cache/stamp-system
+setup-test: $(VENV)/.stamp-test .cache/peers/litellm/.stamp .cache/stamp-system-2
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed (set PYTHON=/path/to/python)."; exit 1; }
@@ -33,13 +33,13 @@ $(VENV)/.stamp-test: $(VENV)/.stamp-run
 	.cache/peers/litellm/bin/python -m pip --disable-pip-version-check install -q -r tests/peers/litellm.txt
 	@touch $@
 
-# Chromium for the browser tests and PostgreSQL for the store's tests come from the system's packages.
-.cache/stamp-system:
+# Chromium for the browser tests, PostgreSQL for the store's and bubblewrap for the code grader's are system packages.
+.cache/stamp-system-2:
 	@mkdir -p .cache
-	@if ! command -v chromium >/dev/null || ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then \
+	@if ! command -v chromium >/dev/null || ! command -v bwrap >/dev/null || ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then \
 	  if [ "$$(id -u)" = 0 ]; then SUDO=; else SUDO=sudo; fi; \
 	  export DEBIAN_FRONTEND=noninteractive; \
-	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium postgresql; \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium postgresql bubblewrap; \
 	fi
 	@touch $@
 
@@ -47,7 +47,7 @@ run: setup
 	$(PY) app.py serve $(ARGS)
 
 test: setup-test
-	TRINITY_REQUIRE_POSTGRES=1 TRINITY_REQUIRE_CHROMIUM=1 TRINITY_REQUIRE_LITELLM=1 $(PY) -m pytest $(ARGS)
+	TRINITY_REQUIRE_POSTGRES=1 TRINITY_REQUIRE_CHROMIUM=1 TRINITY_REQUIRE_LITELLM=1 TRINITY_REQUIRE_BWRAP=1 $(PY) -m pytest $(ARGS)
 
 lint: setup-test
 	$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""Trinity's composition root: `python app.py [serve|ask|train|export|import]`.
+"""Trinity's composition root: `python app.py [serve|ask|train|eval|export|import]`.
 
 Only this file prints, and only here do the parts meet: settings, pool, coordinator, store and page. Results go to
 stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad use, 130 cancelled.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -23,10 +24,14 @@ from trinity_core.errors import ConfigError, InputError, TrinityError
 if TYPE_CHECKING:
     from storage.store import Store
     from trinity_core.agents.pool import Roster
+    from trinity_core.coordinator.backbone import Backbone
+    from trinity_core.coordinator.policy import Policy
+    from trinity_core.tasks.task import Task
+    from trinity_core.training.evaluate import Evaluation
     from trinity_core.types import AnyJobEvent
 
 DONE, FAILED, BAD_USE, CANCELLED = 0, 1, 2, 130
-COMMANDS = ("serve", "ask", "train", "export", "import")
+COMMANDS = ("serve", "ask", "train", "eval", "export", "import")
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -79,11 +84,35 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--turns", type=_whole(1, 1000), default=5, metavar="K", help="most turns (default: 5)")
     ask.add_argument("--seed", type=_SEED, default=0, help="seed of sampled choices (default: 0)")
 
-    train = command("train", "train a head on the built-in tasks")
-    train.add_argument("--method", choices=("sft",), default="sft", help="how to train (default: sft)")
+    train = command("train", "train a coordinator on the built-in or your own tasks")
+    train.add_argument(
+        "--method", choices=("evolve", "random", "sft"), default="evolve", help="how to train (default: evolve)"
+    )
+    train.add_argument("--head", default="linear", metavar="KIND", help="kind of head (default: linear)")
+    train.add_argument("--tasks", metavar="FILE", help="JSONL file of tasks (default: the built-in ones)")
+    train.add_argument("--leave-out", metavar="FAMILY", help="train without this family of tasks")
+    train.add_argument(
+        "--budget", type=_whole(1, 10**9), default=20_000, metavar="N", help="evaluations (default: 20000)"
+    )
     train.add_argument("--seed", type=_SEED, default=1, help="seed (default: 1)")
+    train.add_argument("--resume", metavar="ID", help="go on with a training run that was interrupted or stopped")
     train.add_argument("--output", metavar="FILE", help="also write the checkpoint to FILE")
     train.add_argument("--deploy", action="store_true", help="let the coordinator use it from the next start on")
+
+    check = command("eval", "measure a checkpoint beside single agents and random choices")
+    check.add_argument("checkpoint", metavar="CHECKPOINT", help="a file, an id or its beginning, deployed or shipped")
+    check.add_argument("--tasks", metavar="FILE", help="tasks as JSONL (default: the built-in ones)")
+    splits = ("test", "validation", "train", "all")
+    check.add_argument("--split", choices=splits, default="test", help="which of the tasks (default: test)")
+    check.add_argument("--family", metavar="FAMILY", action="append", help="only tasks of this family (repeatable)")
+    check.add_argument("--leave-out", metavar="FAMILY", action="append", help="no tasks of this family (repeatable)")
+    check.add_argument("--turns", type=_whole(1, 1000), default=5, metavar="K", help="most turns (default: 5)")
+    check.add_argument(
+        "--local-tokens", type=_whole(1, 1_000_000), metavar="N", help="most tokens of a reply by a local model"
+    )
+    check.add_argument("--repeats", type=_whole(1, 100), default=1, metavar="R", help="answers a task (default: 1)")
+    check.add_argument("--seed", type=_SEED, default=0, help="seed of sampled choices and intervals (default: 0)")
+    check.add_argument("--json", action="store_true", help="print the result as one line of JSON")
 
     for name, what in (("export", "write all traces to FILE as JSONL"), ("import", "add the traces in FILE")):
         command(name, what, models=False).add_argument(
@@ -104,6 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "serve": serve,
         "ask": ask,
         "train": train,
+        "eval": evaluate,
         "export": export_traces,
         "import": import_traces,
     }
@@ -317,37 +347,176 @@ async def _ask(methods: Any, request: Any, store: Store, pool: Roster, *, as_jso
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train a head on the built-in tasks, with progress on stderr, and save it as a checkpoint.
+    """Train a coordinator with progress on stderr and save it as a checkpoint.
 
-    Ctrl+C stops it; no reply that was paid for is lost, and the next training takes up from there.
+    Ctrl+C stops it; no reply that was paid for is lost, and `--resume` goes on from the last whole generation.
     """
     from trinity_core.coordinator.backbone import Backbone
     from trinity_core.session.loading import deploy
-    from trinity_core.tasks.builtin import builtin_tasks
     from trinity_core.training.baselines import train_sft
-    from trinity_core.types import JobFinished
+    from trinity_core.types import JobFinished, Status
 
     settings, store, pool = _open(options)
     try:
+        tasks = _tasks(options.tasks)
+        job: AsyncIterator[AnyJobEvent] | None = None
+        if options.method != "sft" or options.resume:
+            planned = _planned(options, store, pool)
         backbone = Backbone.load(settings, lambda fraction, message: _progress(message, round(100 * fraction), 100))
-        job = train_sft(settings, pool, store, backbone, builtin_tasks(), seed=options.seed)
+        if options.method == "sft" and not options.resume:
+            job = train_sft(settings, pool, store, backbone, tasks, seed=options.seed)
+        else:
+            job = planned(tasks, backbone)
         last = asyncio.run(_follow_job(store.record_job(job), pool))
     finally:
         _close(store, pool)
-    if not isinstance(last, JobFinished):
+    if not isinstance(last, JobFinished) or "path" not in last.result:
         return FAILED
     path = Path(last.result["path"])
     print(f"{last.result['checkpoint_id']}\n{path}")
+    print(last.message, file=sys.stderr)
     if options.output:
         _write_whole(Path(options.output), lambda out: out.write(path.read_bytes()))
     if options.deploy:
         deploy(settings, last.result["checkpoint_id"])
-    return DONE
+    return DONE if last.status is Status.DONE else FAILED
+
+
+def _tasks(file: str | None) -> Sequence[Task]:
+    """The tasks of a JSONL file, or the built-in ones."""
+    from trinity_core.tasks.builtin import builtin_tasks
+    from trinity_core.tasks.task import from_jsonl
+
+    if file is None:
+        return builtin_tasks()
+    try:
+        return from_jsonl(Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror or error}). Check the path.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not UTF-8 text. Convert it, for example with iconv.") from None
+
+
+def _planned(
+    options: argparse.Namespace, store: Store, pool: Roster
+) -> Callable[[Sequence[Task], Backbone], AsyncIterator[AnyJobEvent]]:
+    """What starts the evolution, or goes on with one. Raises InputError before the backbone is loaded."""
+    from storage.resume import past_of
+    from trinity_core.training.plan import Plan, preflight
+    from trinity_core.training.train import Control, Past, train
+
+    past = Past()
+    if options.resume:
+        plan, past = past_of(store, options.resume, all_owners=True)
+    else:
+        plan = Plan(
+            method=options.method,
+            head=options.head,
+            leave_out=options.leave_out,
+            evaluations=options.budget,
+            seed=options.seed,
+        )
+
+    def start(tasks: Sequence[Task], backbone: Backbone) -> AsyncIterator[AnyJobEvent]:
+        found = preflight(plan, tasks, pool.specs, backbone.hidden_size)
+        for warning in found.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        if found.problems:
+            raise InputError(" ".join(found.problems))
+        print(
+            f"{found.train} training and {found.validation} validation tasks, n = {found.dimension:,}, "
+            f"λ = {found.population}, {found.generations} generations, at most {found.calls:,} agent calls.",
+            file=sys.stderr,
+        )
+        folder = _settings(options).checkpoints
+        return train(plan, tasks, pool, store, None, backbone, folder, Control(), job_id=options.resume, past=past)
+
+    return start
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Measure a checkpoint beside each single agent, random choices and the best agent of each question.
+
+    Replies are stored, so a second evaluation calls nobody. A single agent may use as many tokens as all turns of a
+    run together.
+    """
+    from trinity_core.coordinator.backbone import Backbone
+    from trinity_core.coordinator.checkpoint import Checkpoint
+    from trinity_core.coordinator.policy import LearnedPolicy
+
+    settings, store, pool = _open(options)
+    try:
+        checkpoint = Checkpoint.load(_checkpoint(settings, options.checkpoint))
+        checkpoint.for_pool(pool.names)  # refuse before the backbone is loaded
+        tasks = [
+            task
+            for task in _tasks(options.tasks)
+            if options.split in ("all", task.split)
+            and (not options.family or task.family in options.family)
+            and task.family not in (options.leave_out or ())
+        ]
+        backbone = Backbone.load(settings, lambda fraction, message: _progress(message, round(100 * fraction), 100))
+        found = asyncio.run(_evaluate(options, LearnedPolicy(backbone, checkpoint), tasks, store, pool))
+    finally:
+        _close(store, pool)
+    if options.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+    else:
+        print("\n".join((found.table(), "", *found.sentences())))
+    for note in found.notes():
+        print(f"note: {note}", file=sys.stderr)
+    return DONE if found.coordinator.n else FAILED
+
+
+async def _evaluate(
+    options: argparse.Namespace, policy: Policy, tasks: Sequence[Task], store: Store, pool: Roster
+) -> Evaluation:
+    from trinity_core.agents.pool import Pool
+    from trinity_core.training.evaluate import evaluate as measure
+    from trinity_core.training.short import Short, longer
+    from trinity_core.types import RunParams
+
+    cap, turns = options.local_tokens, options.turns
+    alone = Pool(tuple(longer(spec, turns) for spec in pool.specs), pool.wiring)
+    try:
+        return await measure(
+            policy,
+            tasks,
+            Short(pool, local_tokens=cap),
+            params=RunParams(max_turns=turns),
+            seed=options.seed,
+            progress=lambda what, done, total: _progress(what, done, total),
+            singles=Short(alone, local_tokens=None if cap is None else cap * turns),
+            replies=store,
+            repeats=options.repeats,
+        )
+    finally:
+        await alone.aclose()
+        await pool.aclose()
+
+
+def _checkpoint(settings: Settings, named: str) -> Path:
+    """The checkpoint's file: a path, `deployed`, `shipped`, or the beginning of an id in the home folder."""
+    from trinity_core.session.loading import SHIPPED, deployed_path
+
+    if named == SHIPPED:
+        return settings.shipped_head
+    if named == "deployed":
+        return deployed_path(settings) or settings.shipped_head
+    path = Path(named)
+    if path.suffix or path.is_file():
+        return path
+    found = [p for p in settings.checkpoints.glob("*.safetensors") if p.stem.startswith(named)]
+    if len(found) == 1:
+        return found[0]
+    many = f"{len(found)} checkpoints begin with {named!r}. Give more of the id."
+    none = f"No checkpoint in {settings.checkpoints} begins with {named!r}. Give a path or an id."
+    raise InputError(many if found else none)
 
 
 async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Roster) -> AnyJobEvent | None:
     """Show a job's progress on stderr and return its last event."""
-    from trinity_core.types import CheckpointSaved, JobNote, Progress, Validation
+    from trinity_core.types import CheckpointSaved, Generation, JobNote, Progress, Validation
 
     last: AnyJobEvent | None = None
     try:
@@ -356,8 +525,13 @@ async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Roster) -> AnyJobEv
                 last = event
                 if isinstance(event, Progress):
                     _progress(event.message, event.done, event.total)
+                elif isinstance(event, Generation):
+                    mean = sum(event.accuracies) / max(len(event.accuracies), 1)
+                    told = f"  generation {event.number}: mean accuracy {100 * mean:.1f} %, σ {event.sigma or 0:.3g}"
+                    print(f"{told}, {event.agent_calls} call(s), {event.failed_calls} failed", file=sys.stderr)
                 elif isinstance(event, Validation):
-                    line = f"  {event.name}: {100 * event.accuracy:.1f} % of {event.n}, turns {event.mean_turns:.2f}"
+                    turns = "" if event.mean_turns is None else f", turns {event.mean_turns:.2f}"
+                    line = f"  {event.name}: {100 * event.accuracy:.1f} % of {event.n}{turns}"
                     print(line, file=sys.stderr)
                 elif isinstance(event, JobNote | CheckpointSaved):
                     print(f"  {event.message}", file=sys.stderr)
@@ -376,8 +550,8 @@ def _progress(message: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         end = "\n" if total is not None and done >= total else ""
         print(f"\r\x1b[K{message} {share}", end=end, file=sys.stderr, flush=True)
-    elif total and _told.get(message) != 10 * done // total:
-        _told[message] = 10 * done // total
+    elif total and _told.get(kind := message.partition(":")[0]) != 10 * done // total:
+        _told[kind] = 10 * done // total
         print(f"{message} {share}", file=sys.stderr, flush=True)
 
 

@@ -518,11 +518,24 @@ class Progress(JobEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation(JobEvent):
-    """One generation of an optimiser: fitness of its candidates in ask order, sigma, and what it spent."""
+    """One generation of an optimiser: fitness of its candidates in ask order, sigma, and what it spent.
+
+    `seed` is the training's. `accuracies` are the candidates' expected plain accuracies (no charge for turns), in
+    ask order. `spread` is the largest and the smallest standard deviation of a coordinate, sigma included.
+    `agent_calls` counts calls that were made, `failed_calls` those of them that gave nothing; `skipped` counts tasks
+    left out for all candidates because too many agents failed on them. `status` is flat_fitness when (nearly) all
+    fitness is equal.
+    """
 
     number: int
     fitness: tuple[float, ...]
+    seed: int = 0
     sigma: float | None = None
+    spread: tuple[float, float] | None = None
+    accuracies: tuple[float, ...] = ()
+    mean_turns: float | None = None
+    skipped: int = 0
+    status: str = ""
     evaluations: int = 0
     agent_calls: int = 0
     failed_calls: int = 0

@@ -179,6 +179,13 @@ class RunManager:
         """How many runs are under way, whoever owns them."""
         return sum(not run.finished for run in tuple(self._runs.values()))
 
+    def spawn(self, work: Coroutine[object, object, T]) -> Future[T]:
+        """Run other long work, such as a training, on the manager's loop; to be ended before `shutdown`.
+
+        Raises TrinityError once the manager is shut down.
+        """
+        return self._submit(work)
+
     def shutdown(self, timeout_s: float = 5.0) -> None:
         """Stop every run and the loop. Safe to call twice."""
         if self._loop.is_closed():

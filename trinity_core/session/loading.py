@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trinity_core.config import Settings
 from trinity_core.coordinator.policy import LearnedPolicy, Policy, RandomPolicy
-from trinity_core.errors import BackboneError, CheckpointError, TrinityError
+from trinity_core.errors import BackboneError, CheckpointError, InputError, TrinityError
 
 if TYPE_CHECKING:
     from trinity_core.coordinator.backbone import Backbone
@@ -157,24 +159,130 @@ def learned_policy(backbone: Backbone, settings: Settings, agents: Sequence[str]
     return policy
 
 
+SHIPPED = "shipped"
+"""Stands for the shipped head where a checkpoint is named."""
+_ID = re.compile(r"\w[\w.-]{0,200}")
+
+
 def deployed_path(settings: Settings) -> Path | None:
     """The checkpoint file chosen for this home folder, or None. Raises CheckpointError for an unreadable choice."""
+    name = deployed_id(settings)
+    return None if name is None else checkpoint_path(settings, name)
+
+
+def deployed_id(settings: Settings) -> str | None:
+    """The id of the checkpoint chosen for this home folder; None where that is the shipped head.
+
+    Raises CheckpointError for an unreadable choice.
+    """
     if not settings.deployed.is_file():
         return None
-    try:
-        name = settings.deployed.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        name = ""
-    if not re.fullmatch(r"\w[\w.-]{0,200}", name):
+    now = _choices(settings)[0]
+    if not _ID.fullmatch(now):
         raise CheckpointError(
             f"{settings.deployed} does not name a checkpoint. Delete it to use the shipped head, or deploy another: "
             "python app.py train --method sft --deploy"
         )
-    return settings.checkpoints / f"{name}.safetensors"
+    return None if now == SHIPPED else now
+
+
+def checkpoint_path(settings: Settings, checkpoint_id: str) -> Path:
+    """Where the home folder keeps the checkpoint of that id."""
+    return settings.checkpoints / f"{checkpoint_id}.safetensors"
 
 
 def deploy(settings: Settings, checkpoint_id: str) -> None:
-    """Use `checkpoint_id`, a file in the home folder's checkpoints, from the next start on."""
-    temporary = settings.deployed.with_suffix(".tmp")
-    temporary.write_text(checkpoint_id + "\n", "utf-8")
-    temporary.replace(settings.deployed)
+    """Use `checkpoint_id`, a file in the home folder's checkpoints, from the next start on.
+
+    The one that was used before is kept for `revert`. Raises OSError when the home folder cannot be written.
+    """
+    now, before = _choices(settings)
+    if now != checkpoint_id:
+        before = now if _ID.fullmatch(now) else SHIPPED
+    _choose(settings, checkpoint_id, before)
+
+
+def revert(settings: Settings) -> str | None:
+    """Use again what was used before the last `deploy` or `revert`; returns its id, or None for the shipped head.
+
+    Raises CheckpointError when that checkpoint is gone or its name cannot be read; the choice then stays as it is.
+    Raises OSError when the home folder cannot be written.
+    """
+    now, before = _choices(settings)
+    if not _ID.fullmatch(before):
+        raise CheckpointError(
+            f"{settings.deployed} does not name the checkpoint from before. Delete the file to use the shipped head."
+        )
+    if before != SHIPPED and not checkpoint_path(settings, before).is_file():
+        raise CheckpointError(
+            f"The checkpoint from before, {checkpoint_path(settings, before)}, is missing. Put it back, or delete "
+            f"{settings.deployed} to use the shipped head."
+        )
+    if now != before:
+        _choose(settings, before, now if _ID.fullmatch(now) else SHIPPED)
+    return None if before == SHIPPED else before
+
+
+def _choices(settings: Settings) -> tuple[str, str]:
+    """The first line of the file (what is used) and the second one (what was used before; where there is none, the
+    shipped head). The first is empty when it cannot be read."""
+    if not settings.deployed.is_file():
+        return SHIPPED, SHIPPED
+    try:
+        lines = settings.deployed.read_text("utf-8-sig").strip().splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    now, before = (*(line.strip() for line in lines[:2]), "", "")[:2]
+    return now, before or SHIPPED
+
+
+def _choose(settings: Settings, now: str, before: str) -> None:
+    """Write the file whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=settings.deployed.parent, prefix=".deployed-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(f"{now}\n{before}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, settings.deployed)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def find_checkpoint(settings: Settings, named: str) -> Path:
+    """The checkpoint file that `named` means: `shipped`, `deployed`, a path, an id, or the beginning of one id.
+
+    Raises InputError when there is none, or more than one.
+    """
+    if named == SHIPPED:
+        return settings.shipped_head
+    if named == "deployed":
+        path = deployed_path(settings)
+        if path is None:
+            raise InputError(
+                f"No checkpoint is deployed in {settings.home}; the shipped head is in use. Name it as: {SHIPPED}"
+            )
+        if not path.is_file():
+            raise InputError(f"The deployed checkpoint {path} is missing. Put it back, or name another one.")
+        return path
+    try:
+        given = Path(named).expanduser()
+        if named and given.is_file():
+            return given
+    except (OSError, RuntimeError, ValueError):  # no such user, a name that is too long, a zero character
+        pass
+    ids = sorted(path.stem for path in settings.checkpoints.glob("*.safetensors") if path.is_file())
+    wanted = named.removesuffix(".safetensors")
+    found = [wanted] if wanted in ids else [id for id in ids if wanted and id.startswith(wanted)]
+    if len(found) == 1:
+        return checkpoint_path(settings, found[0])
+    if found:
+        listed = ", ".join(id[:16] for id in found[:5])
+        raise InputError(f"{len(found)} checkpoints begin with {named!r}: {listed}. Give more of the id.")
+    there = f"It holds: {', '.join(id[:16] for id in ids[:5])}" if ids else "It holds none"
+    more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+    raise InputError(
+        f"There is no checkpoint {named[:100]!r}: no file of that name, and no id in {settings.checkpoints} that "
+        f"begins so. {there}{more}. Give a path, an id, deployed or {SHIPPED}."
+    )
