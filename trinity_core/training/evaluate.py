@@ -192,13 +192,12 @@ class Evaluation:
         head = ("method", "accuracy", "95 % interval", "n", "failed", "turns", "tokens", "$ per 100")
         lines = [head, *(_cells(row) for row in self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        )
+
+        def text(line: tuple[str, ...]) -> str:
+            numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
+            return "  ".join((line[0].ljust(widths[0]), *numbers))
+
+        return "\n".join(map(text, lines))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

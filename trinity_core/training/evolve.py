@@ -5,8 +5,9 @@ Samples come from a generator of our own: with its defaults pycma seeds and draw
 0 for the clock. pycma's stopping rules are never asked, since one generation of equal rewards satisfies them;
 nothing is written to a file or printed.
 
-Equal fitness is put in a random order (a second generator): in ask order the first candidates, which from the second
-generation on continue the last step, would always be preferred. Sigma follows the fitness itself.
+Equal fitness is put in a random order (a second generator): in ask order the first candidate, which from the second
+generation on continues the last step, would always win, and each step on a plateau would lean a quarter towards the
+last. Sigma follows the fitness itself.
 
 Not covered: bounds, restarts, noise handling, integer parameters.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trinity_core.errors import InputError
+from trinity_core.errors import InputError, TrinityError
 from trinity_core.training.optimisers import Array, AskTell, generator, start_vector
 
 with warnings.catch_warnings():
@@ -33,8 +34,6 @@ TWO_POINT_FROM = 300
 """n from which sigma follows two samples on the last step (two-point adaptation), as pycma has it; below, CSA. On
 2,016 parameters, 60 generations, σ0 = 0.03 two-point adaptation finds the scale and CSA does not; at σ0 = 1 they are
 equal."""
-SIGMA_RANGE = (1e-100, 1e100)
-"""Where sigma stays even when fitness has no maximum, so that nothing overflows."""
 _SAMPLES, _TIES = 1, 4
 
 
@@ -110,14 +109,16 @@ class SepCMA(AskTell):
         return self._rng.standard_normal(shape)
 
     def _sample(self) -> Array:
-        return np.array(self._es.ask(), dtype=np.float64)
+        candidates = np.array(self._es.ask(), dtype=np.float64)
+        if not np.isfinite(candidates).all():
+            raise TrinityError("The step size has run off to infinity. Start again with a smaller sigma.")
+        return candidates
 
     def _learn(self, candidates: Array, fitness: Array) -> None:
         # pycma itself would put the median in the place of a NaN.
         losses = np.where(np.isfinite(fitness), -fitness, np.inf)
         self._es.adapt_sigma.losses = losses
         self._es.tell(list(candidates), self._ordered(losses))
-        self._es.sigma = min(max(float(self._es.sigma), SIGMA_RANGE[0]), SIGMA_RANGE[1])
 
     def _ordered(self, losses: Array) -> list[float]:
         """The losses, or their ranks where some are equal or infinite: pycma compares them and does no more."""
