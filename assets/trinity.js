@@ -76,6 +76,18 @@
     (name ? $("pool-name").querySelector("input, textarea") : title).focus({ preventScroll: true });
   }
 
+  /* A wrong answer asks for the right one: the field gets the focus, and typing replaces what is in it. */
+  function toReference() {
+    const box = $("queue-reference")?.querySelector("textarea, input");
+    box?.focus();
+    box?.select();
+  }
+
+  function toTaskForm() {
+    const title = document.querySelector("#task-title h2");
+    if (title && window.innerWidth <= 1100) requestAnimationFrame(() => title.scrollIntoView({ block: "start" }));
+  }
+
   /* Once a page, after what the browser remembers has been read: an empty draft is shorter than this. */
   function restoreForm(hold) {
     if (state.restored || (localStorage.getItem("trinity-pool") || "").length < 100) return;
@@ -235,7 +247,15 @@
     return nodes[at < 0 ? (by > 0 ? 0 : nodes.length - 1) : Math.min(Math.max(at + by, 0), nodes.length - 1)];
   }
 
+  /* The labelling queue: its buttons by name, while it is in sight. */
+  function queueButton(act) {
+    const found = document.querySelector(`#queue-card [data-act="${act}"]`);
+    return found && found.offsetParent !== null ? found : null;
+  }
+
   function move(by) {
+    const turn = queueButton(by > 0 ? "next" : "previous");
+    if (turn) return turn.click();
     const table = $("traces-table");
     if (table && table.offsetParent !== null) {
       const rows = [...table.querySelectorAll("tr[data-id]")];
@@ -269,6 +289,8 @@
       if (what === "remove" && event.detail > 1) return; // the second half of a double click meets the next member
       if (act.closest("#pool-table") && what !== "edit") state.pressed = { act: what, id: act.dataset.id };
       if (act.closest("#pool-table, #pool-offers") && (what === "edit" || what === "offer")) toForm(false);
+      if (act.closest("#queue-card") && (what === "wrong" || what === "edit")) toReference();
+      if (act.closest("#tasks-table") && what === "open") toTaskForm();
       const hold = act.closest(".tr-hold");
       hold?.trinityTrigger?.("pick", { act: act.dataset.act, id: act.dataset.id || "" });
     }
@@ -307,7 +329,9 @@
   const KEYS = [
     ["Ctrl + Enter", "Run the question"],
     ["Esc", "Stop the run or the test, or close the trace"],
-    ["J / K", "Next / previous turn or trace"],
+    ["J / K", "Next / previous turn, trace or answer to label"],
+    ["1 / 2", "Labelling: the answer is right / wrong"],
+    ["E", "Labelling: edit the right answer"],
     ["/", "Search the traces"],
     ["← →", "Move between tabs"],
     ["?", "Show or hide this list"],
@@ -364,6 +388,14 @@
     if (event.key === "?") help();
     else if (event.key === "j" || event.key === "J") move(1);
     else if (event.key === "k" || event.key === "K") move(-1);
+    else if (event.key === "1") queueButton("right")?.click();
+    else if (event.key === "2" && queueButton("wrong")) {
+      event.preventDefault(); // the field that gets the focus must not get the key too
+      queueButton("wrong").click();
+    } else if ((event.key === "e" || event.key === "E") && queueButton("edit")) {
+      event.preventDefault();
+      queueButton("edit").click();
+    }
     else if (event.key === "/") {
       event.preventDefault();
       openTab("tab-traces");
@@ -421,5 +453,42 @@
   window.addEventListener("offline", lookForServer);
   window.addEventListener("online", lookForServer);
 
-  window.trinity = { mount, press: (id) => $(id)?.click(), softmax: (on) => { state.softmax = on; repaint(); } };
+  window.trinity = { mount, plotly, press: (id) => $(id)?.click(), softmax: (on) => { state.softmax = on; repaint(); } };
+})();
+
+/* --- Train: plots that grow and keep their zoom ------------------------------------------------------------- */
+(() => {
+  "use strict";
+  const CONFIG = { displayModeBar: false, responsive: true, showSendToCloud: false, displaylogo: false, scrollZoom: false };
+
+  async function draw(hold, text) {
+    const narrow = window.innerWidth <= 480;
+    const key = `${narrow}${text}`;
+    if (hold.drawn === key) return;
+    hold.drawn = key;
+    const { figure, title, empty, caption } = JSON.parse(text);
+    if (!hold.querySelector(".tr-plot"))
+      hold.innerHTML = '<div class="tr-plot-title"></div><div class="tr-plot"></div><p class="tr-caption"></p>';
+    const plot = hold.querySelector(".tr-plot");
+    hold.querySelector(".tr-plot-title").textContent = title;
+    hold.querySelector(".tr-caption").textContent = figure ? caption : empty;
+    plot.hidden = !figure;
+    if (!figure) return;
+    const Plotly = await window.trinity.plotly();
+    if (hold.drawn !== key) return; // a newer one came while the library loaded
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `${title}. ${caption}`);
+    if (narrow) figure.layout.hovermode = "closest";
+    await Plotly.react(plot, figure.data, figure.layout, CONFIG);
+    plot.dataset.drawn = String(Number(plot.dataset.drawn || 0) + 1);
+  }
+
+  function mount(element, props, watch) {
+    const hold = element.querySelector(".tr-hold");
+    const paint = () => typeof props.value === "string" && draw(hold, props.value);
+    paint();
+    watch("value", paint);
+  }
+
+  window.trinityTrain = { mount };
 })();

@@ -1,117 +1,66 @@
-"""The half of the store that training uses: tasks, training runs, generations, checkpoints and agents' replies."""
+"""The half of the store that training uses: training runs, generations, checkpoints, replies and hidden states.
+
+Invariant: a training run has one writer (see `lease`). Tasks are in `taskstore`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from storage import lease
 from storage.database import Database
 from storage.listing import visible
-from storage.records import StoredCheckpoint, StoredGeneration, StoredTask, TrainingRun
+from storage.records import StoredCheckpoint, StoredGeneration, TrainingRun
 from storage.rows import failure_value, finite, json_value, optional_text, safe_pool, safe_request, text, typed
-from storage.schema import agent_replies, checkpoints, generations, tasks, training_runs
+from storage.schema import agent_replies, checkpoints, generations, training_runs
+from storage.schema import states as state_rows
+from storage.taskstore import TaskStore, chunks
 from trinity_core import wire
 from trinity_core.agents.replies import keepable
 from trinity_core.errors import InputError, StoreError
-from trinity_core.tasks.task import Task
 from trinity_core.types import Failure, Generation, Reply, Status, Usage, Validation
 
 _UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value)
 TRAINING_STALE_S = 3600.0
-"""A training run renews its heartbeat with each generation, which may take long."""
+"""A training run renews its heartbeat with each generation and in between, but one step may be long."""
+NOTES = 200
+"""Notes that a training run keeps, the newest ones."""
 
 
-class Lab:
+class Lab(TaskStore):
     """Base of `Store`. Methods commit before they return and raise StoreError."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    # --- Tasks ----------------------------------------------------------------------------------------------
-
-    def add_tasks(self, new: Iterable[Task], *, owner: str | None = None, run_id: str | None = None) -> int:
-        """Store tasks; return how many are new. One that is there already takes over family, tags and source."""
-        values = [_task_values(task, owner, run_id) for task in new]
-        if not values:
-            return 0
-        mine = tasks.c.owner == text(owner or "")
-        with self._database.write() as connection:
-            before = set(connection.execute(select(tasks.c.id).where(mine)).scalars())
-            statement = self._database.insert(tasks)
-            connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=["id", "owner"],
-                    set_={name: statement.excluded[name] for name in ("family", "tags", "source")},
-                ),
-                values,
-            )
-        return len({value["id"] for value in values} - before)
-
-    def tasks(
-        self,
-        owner: str | None = None,
-        *,
-        all_owners: bool = False,
-        split: str | None = None,
-        source: str | None = None,
-    ) -> tuple[StoredTask, ...]:
-        """Tasks of `owner` and everybody's, oldest first."""
-        statement = select(tasks)
-        if not all_owners:
-            statement = statement.where(tasks.c.owner.in_({"", text(owner or "")}))
-        if split is not None:
-            statement = statement.where(tasks.c.split == split)
-        if source is not None:
-            statement = statement.where(tasks.c.source == text(source))
-        with self._database.read() as connection:
-            ordered = statement.order_by(tasks.c.created_at, tasks.c.id, tasks.c.owner)
-            return tuple(_task(row) for row in connection.execute(ordered))
-
-    def delete_tasks(self, ids: Iterable[str], owner: str | None = None) -> int:
-        """Delete `owner`'s tasks (None: everybody's); return how many there were."""
-        gone = 0
-        with self._database.write() as connection:
-            for task_id in ids:
-                where = tasks.c.id == text(task_id), tasks.c.owner == text(owner or "")
-                gone += connection.execute(delete(tasks).where(*where)).rowcount
-        return gone
 
     # --- Training -------------------------------------------------------------------------------------------
 
     def create_training_run(self, run: TrainingRun) -> None:
         """Store a training run that this process works on."""
-        values = {
-            "id": text(run.id),
-            "owner": optional_text(run.owner),
-            "method": text(run.method),
-            "status": run.status.value,
-            "seed": run.seed,
-            "params": json_value(wire.drop_secrets(run.params)),
-            "pool": safe_pool(run.pool),
-            "backbone": optional_text(run.backbone),
-            "checkpoint_id": optional_text(run.checkpoint_id),
-            "validations": json_value(run.validations) or None,
-            "result": json_value(run.result),
-            "error": failure_value(run.error),
-            "created_at": finite(run.created_at) or time.time(),
-            "finished_at": finite(run.finished_at),
-            **_lease(run.status),
-        }
         with self._database.write() as connection:
-            connection.execute(insert(training_runs), values)
+            connection.execute(insert(training_runs), _training_values(run))
 
     def begin_training_run(self, run: TrainingRun) -> None:
-        """Store a training run, or make this process the writer of the one with this id (resume)."""
-        if self.training_run(run.id, all_owners=True) is None:
-            self.create_training_run(run)
-        else:
-            self.update_training_run(run.id, status=Status.RUNNING)
+        """Store a training run, or make this process the writer of the one with this id (resume), which stays as it
+        is otherwise.
+
+        Raises StoreError when another process that lives is at work on it.
+        """
+        t = training_runs.c
+        with self._database.write() as connection:
+            where = t.id == text(run.id)
+            state = select(t.status, t.process, t.heartbeat_at).where(where).with_for_update()
+            row = connection.execute(state).first()
+            if row is None:
+                connection.execute(insert(training_runs), _training_values(run))
+                return
+            if _busy(*row) and row.process != lease.identity():
+                raise StoreError(f"Another process is at work on training run {run.id}. Stop it there first.")
+            values = {"status": Status.RUNNING.value, "finished_at": None, "error": None, **_lease(Status.RUNNING)}
+            connection.execute(update(training_runs).where(where), values)
 
     def update_training_run(
         self,
@@ -141,15 +90,33 @@ class Lab:
             self._update_training(run_id, values)
 
     def add_validation(self, run_id: str, validation: Validation) -> None:
-        """Append a held-out accuracy to the training run's record."""
+        """Append a held-out accuracy to the training run's record. After a resume one of the same name and number
+        takes the place of the first."""
+        same = (validation.name, validation.number) if validation.number is not None else None
+
+        def grown(there: list[Any]) -> list[Any]:
+            kept = [one for one in there if same is None or (one.get("name"), one.get("number")) != same]
+            return [*kept, json_value(validation)]
+
+        self._grow(run_id, "validations", grown)
+
+    def add_note(self, run_id: str, kind: str, message: str, at: float) -> None:
+        """Append to the training run's notes, of which the newest NOTES stay."""
+        new = {"kind": kind, "message": message, "at": at}
+        self._grow(run_id, "notes", lambda there: _notes([*there, new]))
+
+    def beat(self, run_id: str) -> None:
+        """Say that this process is still at work on the training run; one that has ended stays as it is."""
         with self._database.write() as connection:
-            row = connection.execute(
-                select(training_runs.c.validations).where(training_runs.c.id == text(run_id)).with_for_update()
-            ).first()
+            _beat(connection, text(run_id))
+
+    def _grow(self, run_id: str, name: str, grown: Callable[[list[Any]], list[Any]]) -> None:
+        where, column = training_runs.c.id == text(run_id), training_runs.c[name]
+        with self._database.write() as connection:
+            row = connection.execute(select(column).where(where).with_for_update()).first()
             if row is None:
                 raise StoreError(f"There is no training run {run_id}.")
-            values = {"validations": [*(row.validations or []), json_value(validation)]}
-            connection.execute(update(training_runs).where(training_runs.c.id == text(run_id)), values)
+            connection.execute(update(training_runs).where(where), {name: grown(row[0] or [])})
 
     def _update_training(self, run_id: str, values: dict[str, Any]) -> None:
         with self._database.write() as connection:
@@ -165,18 +132,39 @@ class Lab:
         return None if row is None else _training(row)
 
     def training_runs(self, owner: str | None = None, *, all_owners: bool = False) -> tuple[TrainingRun, ...]:
-        """Newest first."""
-        statement = select(training_runs).where(*visible(training_runs, owner, all_owners))
+        """Newest first, without their pools and notes, which `training_run` has."""
+        listed = [column for column in training_runs.c if column.name not in ("pool", "notes")]
+        statement = select(*listed).where(*visible(training_runs, owner, all_owners))
         ordered = statement.order_by(training_runs.c.created_at.desc(), training_runs.c.id.desc())
         with self._database.read() as connection:
             return tuple(_training(row) for row in connection.execute(ordered))
 
-    def append_generation(self, training_run_id: str, generation: Generation, seed: int) -> None:
+    def delete_training_run(self, run_id: str) -> bool:
+        """Delete a training run with its generations; return whether it was there. Its checkpoints stay.
+
+        Applies no owner rule: ask `training_run` first. Raises InputError while a process is at work on it.
+        """
+        t = training_runs.c
+        with self._database.write() as connection:
+            where = t.id == text(run_id)
+            state = select(t.status, t.process, t.heartbeat_at).where(where).with_for_update()
+            row = connection.execute(state).first()
+            if row is None:
+                return False
+            if _busy(*row):
+                raise InputError("This training still goes on. Stop it first, then delete it.")
+            connection.execute(delete(training_runs).where(where))
+        return True
+
+    def append_generation(self, training_run_id: str, generation: Generation, seed: int | None = None) -> None:
         """Store one generation. The same one again is fine, as after a crash; a different one is not.
+
+        `seed` None is the generation's own.
 
         Raises StoreError for a number that is stored with another seed or fitness, or an unknown training run.
         """
         run_id = text(training_run_id)
+        seed = generation.seed if seed is None else seed
         values = _generation_values(run_id, generation, seed)
         with self._database.write() as connection:
             statement = self._database.insert(generations).on_conflict_do_nothing(
@@ -191,9 +179,7 @@ class Lab:
                         f"Generation {generation.number} of training run {run_id} is stored with another result. "
                         "Start a new training run instead of overwriting this one."
                     )
-            beat = {"heartbeat_at": time.time(), "process": lease.identity()}
-            working = training_runs.c.id == run_id, training_runs.c.status.in_(_UNFINISHED)
-            connection.execute(update(training_runs).where(*working), beat)
+            _beat(connection, run_id)
 
     def generations(self, training_run_id: str) -> tuple[StoredGeneration, ...]:
         """In order of number."""
@@ -272,6 +258,33 @@ class Lab:
         with self._database.write() as connection:
             connection.execute(statement, values)
 
+    # --- Hidden states (trinity_core.training.states.StateStore) -----------------------------------------------
+
+    def get_states(self, keys: list[str]) -> dict[str, bytes]:
+        """Those of `keys` that are stored: h as little-endian float32, 4·d bytes."""
+        found: dict[str, bytes] = {}
+        stored = state_rows.c
+        with self._database.read() as connection:
+            for some in chunks([text(key) for key in keys]):
+                rows = connection.execute(select(stored.key, stored.hidden).where(stored.key.in_(some)))
+                found.update((key, bytes(hidden)) for key, hidden in rows)
+        return found
+
+    def put_states(self, states: dict[str, bytes]) -> None:
+        """Commit states, all or none. The first one stored under a key stays.
+
+        Raises InputError for bytes that are no float32 vector.
+        """
+        if wrong := next((key for key, hidden in states.items() if not hidden or len(hidden) % 4), None):
+            raise InputError(f"The state {wrong} has {len(states[wrong])} bytes, which are no float32 vector.")
+        now = time.time()
+        # In one order, so that two transactions never wait for each other on PostgreSQL.
+        values = [{"key": text(key), "hidden": states[key], "created_at": now} for key in sorted(states)]
+        if values:
+            statement = self._database.insert(state_rows).on_conflict_do_nothing(index_elements=["key"])
+            with self._database.write() as connection:
+                connection.execute(statement, values)
+
 
 def recover(database: Database) -> None:
     """Training runs whose process died become interrupted; they can be resumed."""
@@ -294,39 +307,62 @@ def _lease(status: Status) -> dict[str, Any]:
     return {"process": lease.identity() if working else None, "heartbeat_at": time.time() if working else None}
 
 
-def _task_values(task: Task, owner: str | None, run_id: str | None) -> dict[str, Any]:
+def _training_values(run: TrainingRun) -> dict[str, Any]:
     return {
-        **{name: text(getattr(task, name)) for name in ("id", "question", "reference", "grader", "family", "source")},
-        "owner": text(owner or ""),
-        "split": task.split,
-        "tags": json_value(task.tags) or None,
-        "params": json_value(task.params) or None,
-        "run_id": optional_text(run_id),
-        "created_at": time.time(),
+        "id": text(run.id),
+        "owner": optional_text(run.owner),
+        "method": text(run.method),
+        "status": run.status.value,
+        "seed": run.seed,
+        "params": json_value(wire.drop_secrets(run.params)),
+        "pool": safe_pool(run.pool),
+        "backbone": optional_text(run.backbone),
+        "checkpoint_id": optional_text(run.checkpoint_id),
+        "validations": json_value(run.validations) or None,
+        "result": json_value(run.result),
+        "error": failure_value(run.error),
+        "notes": _notes(run.notes) or None,
+        "created_at": finite(run.created_at) or time.time(),
+        "finished_at": finite(run.finished_at),
+        **_lease(run.status),
     }
 
 
-def _task(row: Row[Any]) -> StoredTask:
-    m = row._mapping
-    task = {name: m[name] for name in Task.__dataclass_fields__} | {
-        "tags": row.tags or [],
-        "params": row.params or {},
-    }
-    return StoredTask(wire.record(Task, task), row.owner or None, row.run_id, row.created_at)
+def _busy(status: str, process: str | None, heartbeat_at: float | None) -> bool:
+    return status in _UNFINISHED and lease.alive(process, heartbeat_at, time.time(), TRAINING_STALE_S)
+
+
+def _beat(connection: Connection, run_id: str) -> None:
+    beat = {"heartbeat_at": time.time(), "process": lease.identity()}
+    working = training_runs.c.id == run_id, training_runs.c.status.in_(_UNFINISHED)
+    connection.execute(update(training_runs).where(*working), beat)
+
+
+def _notes(notes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The newest ones, fit to be stored."""
+    kept: list[dict[str, Any]] = json_value(list(notes[-NOTES:]))
+    return [note | {"message": wire.redact(str(note.get("message", "")))} for note in kept]
 
 
 def _training(row: Row[Any]) -> TrainingRun:
-    values = {name: row._mapping[name] for name in TrainingRun.__dataclass_fields__}
-    return wire.record(TrainingRun, values | {"validations": row.validations or []})
+    values = {name: value for name, value in row._mapping.items() if name in TrainingRun.__dataclass_fields__}
+    lists = {name: values.get(name) or [] for name in ("validations", "notes", "pool")}
+    return wire.record(TrainingRun, values | lists)
 
 
 def _generation_values(run_id: str, generation: Generation, seed: int) -> dict[str, Any]:
+    spread = generation.spread
     return {
         "training_run_id": run_id,
         "number": generation.number,
         "seed": seed,
         "fitness": json_value(generation.fitness),
         "sigma": finite(generation.sigma),
+        "spread": list(spread) if spread is not None and all(math.isfinite(s) for s in spread) else None,
+        "accuracies": json_value(generation.accuracies) or None,
+        "mean_turns": finite(generation.mean_turns),
+        "skipped": generation.skipped,
+        "status": text(generation.status) or None,
         "evaluations": generation.evaluations,
         "agent_calls": generation.agent_calls,
         "failed_calls": generation.failed_calls,
@@ -339,5 +375,7 @@ def _generation_values(run_id: str, generation: Generation, seed: int) -> dict[s
 
 
 def _generation(row: Row[Any]) -> StoredGeneration:
-    values = dict(row._mapping) | {"fitness": [math.nan if f is None else f for f in row.fitness]}
+    values = dict(row._mapping)
+    for name in ("fitness", "accuracies"):
+        values[name] = [math.nan if one is None else one for one in values[name] or []]
     return wire.record(StoredGeneration, {k: v for k, v in values.items() if v is not None})

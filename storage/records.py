@@ -228,8 +228,100 @@ class StoredTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """Which tasks to list, newest first. Filters combine with "and"; None does not filter, "" is a value.
+
+    `search` is looked for as it stands, in any case, in question and reference. Shown are the tasks of `owner` and
+    everybody's; `all_owners` shows all. `page` counts from 1.
+    """
+
+    search: str = ""
+    owner: str | None = None
+    all_owners: bool = False
+    family: str | None = None
+    split: str | None = None
+    grader: str | None = None
+    source: str | None = None
+    page: int = 1
+    page_size: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """`total` counts all tasks that match."""
+
+    rows: tuple[StoredTask, ...]
+    total: int
+    page: int
+    page_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCount:
+    """How many tasks (`n`) have this family, split, grader and source."""
+
+    family: str
+    split: str
+    grader: str
+    source: str
+    n: int
+
+
+Thumb = Literal["unlabelled", "up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelQuery:
+    """Which answered runs to list for labelling, newest first.
+
+    `thumb` chooses by the newest thumb on the run itself (`labeller` None: anybody's), None does not filter. With
+    `without_task` runs that a visible task was made from are left out. The owner rule is that of `RunQuery`, `search`
+    too. Runs of trainings are never in it: their questions are tasks already. `page` counts from 1.
+    """
+
+    thumb: Thumb | None = None
+    without_task: bool = False
+    labeller: str | None = None
+    search: str = ""
+    owner: str | None = None
+    all_owners: bool = False
+    page: int = 1
+    page_size: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """An answered run. `question` is the newest user message, `messages` the number of messages of the conversation,
+    `task_id` the newest visible task made from the run."""
+
+    run_id: str
+    created_at: float
+    owner: str | None
+    question: str
+    answer: str
+    messages: int
+    thumb: str | None
+    task_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPage:
+    """`total` counts all runs that match, `counts` those of each thumb, whatever `thumb` the query has."""
+
+    rows: tuple[LabelRow, ...]
+    total: int
+    page: int
+    page_size: int
+    counts: Mapping[Thumb, int]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """One optimisation. `validations` are the JSON forms of `Validation` events, oldest first."""
+    """One optimisation. `validations` are the JSON forms of `Validation` events, oldest first.
+
+    `params` are the job's, without the pool, which has its own field. `notes` are {kind, message, at}, oldest first
+    and the newest ones only. A paused training is `interrupted` with an error of the kind "paused".
+    """
 
     id: str
     method: str
@@ -245,17 +337,31 @@ class TrainingRun:
     error: Failure | None = None
     created_at: float = 0.0
     finished_at: float | None = None
+    notes: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it ended by a pause, not by a crash."""
+        return self.status is Status.INTERRUPTED and self.error is not None and self.error.kind == "paused"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGeneration:
-    """What replaying one generation needs (seed, fitness in ask order; NaN where it was not finite), and its cost."""
+    """A `Generation` event as it is stored: what replaying it needs (seed, fitness), what it showed and its cost.
+
+    `fitness` and `accuracies` are in ask order, NaN where they were not finite.
+    """
 
     training_run_id: str
     number: int
     seed: int
     fitness: tuple[float, ...]
     sigma: float | None = None
+    spread: tuple[float, float] | None = None
+    accuracies: tuple[float, ...] = ()
+    mean_turns: float | None = None
+    skipped: int = 0
+    status: str = ""
     evaluations: int = 0
     agent_calls: int = 0
     failed_calls: int = 0

@@ -210,6 +210,7 @@ training_runs = Table(
     Column("validations", _json()),
     Column("result", _json()),
     Column("error", _json()),
+    Column("notes", _json()),
     Column("created_at", Double, nullable=False),
     Column("finished_at", Double),
     Column("process", Text),
@@ -227,6 +228,11 @@ generations = Table(
     Column("seed", BigInteger, nullable=False),
     Column("fitness", _json(), nullable=False),  # in ask order; null where it was not finite
     Column("sigma", Double),
+    Column("spread", _json()),  # largest and smallest standard deviation of a coordinate
+    Column("accuracies", _json()),  # in ask order; null where it was not finite
+    Column("mean_turns", Double),
+    Column("skipped", Integer, nullable=False, server_default="0"),  # tasks left out for all candidates
+    Column("status", Text),
     Column("evaluations", BigInteger, nullable=False),
     Column("agent_calls", BigInteger, nullable=False),
     Column("failed_calls", BigInteger, nullable=False),
@@ -269,6 +275,14 @@ agent_replies = Table(
     Column("request_id", Text),
     Column("created_at", Double, nullable=False),
     CheckConstraint("text <> ''", name="text_not_empty"),
+)
+
+states = Table(
+    "states",
+    metadata,
+    Column("key", Text, primary_key=True),  # digest of backbone, tokens and position
+    Column("hidden", LargeBinary, nullable=False),  # little-endian float32
+    Column("created_at", Double, nullable=False),
 )
 
 spending = Table(

@@ -26,6 +26,9 @@ from storage.database import Database
 from storage.lab import Lab
 from storage.records import (
     Label,
+    LabelPage,
+    LabelQuery,
+    LabelRow,
     RunPage,
     RunQuery,
     RunSummary,
@@ -35,6 +38,9 @@ from storage.records import (
     StoredRun,
     StoredTask,
     StoredTurn,
+    TaskCount,
+    TaskPage,
+    TaskQuery,
     TrainingRun,
 )
 from storage.rows import label_of, label_values, run_of, run_values, text, turn_values
@@ -46,6 +52,9 @@ from trinity_core.types import AnyJobEvent, AnyRunEvent, Status, Usage
 
 __all__ = [
     "Label",
+    "LabelPage",
+    "LabelQuery",
+    "LabelRow",
     "RunPage",
     "RunQuery",
     "RunSummary",
@@ -56,6 +65,9 @@ __all__ = [
     "StoredRun",
     "StoredTask",
     "StoredTurn",
+    "TaskCount",
+    "TaskPage",
+    "TaskQuery",
     "TrainingRun",
 ]
 
@@ -66,7 +78,7 @@ _EXPORT_BATCH = 50
 
 
 class Store(Lab):
-    """Runs, turns and labels. `Lab` adds tasks, training, checkpoints and replies."""
+    """Runs, turns and labels. `Lab` adds tasks, training, checkpoints, replies and hidden states."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -98,13 +110,15 @@ class Store(Lab):
         """
         return recording.record(self._database, self._writer, events)
 
-    def record_job(self, events: AsyncIterator[AnyJobEvent]) -> AsyncGenerator[AnyJobEvent, None]:
-        """Pass the events of one training job through, storing them on the way under the job's id.
+    def record_job(
+        self, events: AsyncIterator[AnyJobEvent], *, owner: str | None = None
+    ) -> AsyncGenerator[AnyJobEvent, None]:
+        """Pass the events of one training job through, storing them on the way under the job's id, as `owner`'s.
 
-        A job whose id is there already goes on with its row (resume). Closing, errors and StoreError are as with
-        `record`.
+        A job whose id is there already goes on with its row (resume), whose owner stays. Closing, errors and
+        StoreError are as with `record`; StoreError too when another process that lives is at work on that row.
         """
-        return joblog.record_job(self, self._writer, events)
+        return joblog.record_job(self, self._writer, events, owner)
 
     def recover(self) -> int:
         """Mark runs whose process died as interrupted, keeping what had arrived; return how many.

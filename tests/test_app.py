@@ -392,6 +392,76 @@ def test_serve_answers_before_the_model_is_ready_and_stops_when_told(home: Path,
         process.wait()
 
 
+_THREE_TASKS = """\
+{"question":"What is 6 times 7?","reference":"42","grader":"numeric","family":"arithmetic","split":"test"}
+{"question":"What is the capital of France?","reference":"Paris","family":"knowledge","split":"test"}
+{"question":"What is 5 plus 6?","reference":"11","grader":"numeric","family":"arithmetic","split":"train"}
+"""
+
+
+@pytest.mark.model
+def test_eval_prints_a_table_and_a_second_one_calls_nobody(home: Path, tmp_path: Path) -> None:
+    tasks = _written(tmp_path / "tasks.jsonl", _THREE_TASKS)
+    arguments = ("eval", "shipped", "--tasks", tasks, "--local-tokens", "48", "--turns", "2")
+    first, second = app(*arguments, home=home), app(*arguments, "--json", home=home)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    for part in ("coordinator", "single smollm2", "random policy", "best agent per question", "inconclusive"):
+        assert part in first.stdout
+    found = json.loads(second.stdout)
+    assert (found["tasks"], found["rows"][0]["n"]) == (2, 2)  # the training task is left out
+    assert [row["calls"] for row in found["rows"]] == [0] * 7
+    caps = rows(home, "select distinct json_extract(request, '$.options.max_tokens') from agent_replies")
+    assert {cap for (cap,) in caps} == {None, 48, 96}  # in turns, and alone with twice as much
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (("nowhere",), 2, "begins with 'nowhere'"),
+        (("shipped", "--family", "letters", "--leave-out", "letters"), 2, "There are no tasks"),
+        (("shipped", "--tasks", "/nowhere/tasks.jsonl"), 2, "cannot be read"),
+        (("shipped", "--tasks", __file__), 2, "Line 1 is no task"),
+        (("shipped", "--turns", "0"), 2, "whole number"),
+        ((str(ROOT / "README.md"),), 1, "is not a Trinity checkpoint"),
+    ],
+    ids=["name", "nothing-left", "no-file", "no-tasks", "turns", "no-checkpoint"],
+)
+def test_eval_names_what_cannot_be_used(arguments: tuple[str, ...], code: int, part: str, home: Path) -> None:
+    done = app("eval", *arguments, home=home)
+    assert done.returncode == code
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_eval_names_the_members_that_a_checkpoint_does_not_fit(home: Path, tmp_path: Path) -> None:
+    pool = _written(tmp_path / "pool.toml", '[[agents]]\nname = "maths"\nkind = "symbolic"\n')
+    done = app("eval", "shipped", "--pool", pool, home=home)
+    assert done.returncode == 1
+    assert "no trained row for maths" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.model
+def test_interrupting_eval_is_130(home: Path) -> None:
+    command = [sys.executable, str(ROOT / "app.py"), "eval", "shipped", "--family", "knowledge", "--home", str(home)]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("coordinator "):
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stderr.read()
+        assert process.wait(timeout=30) == 130
+    assert "Traceback" not in rest
+
+
 async def test_ask_says_that_a_reply_starts_again(home: Path, tmp_path: Path) -> None:
     async with FaultServer(choose=lambda _, asked: "ok" if asked else "truncated") as server:
         entry = f'[[agents]]\nname = "ada"\nkind = "openai"\nmodel = "m"\nbase_url = "{server.url("openai")}"\n'

@@ -440,3 +440,14 @@ def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "copy.safetensors")  # without our metadata it is nobody's
     with pytest.raises(CheckpointError, match="not a Trinity checkpoint"):
         Checkpoint.load(tmp_path / "copy.safetensors")
+
+
+def test_a_router_prompt_is_kept_and_its_absence_leaves_older_files_as_they_were(tmp_path: Path) -> None:
+    shipped = Path(__file__).parent.parent / "assets" / "head-embedded.safetensors"
+    assert Checkpoint.load(shipped).to_bytes() == shipped.read_bytes()
+    assert b"router_prompt" not in trained().to_bytes()
+    with_prompt = trained(transcript="released", suffix="", router_prompt="Choose.\n\u00e9")
+    after = Checkpoint.load(with_prompt.save(tmp_path))
+    assert after.meta.router_prompt == "Choose.\n\u00e9"
+    assert after.for_pool(("b",)).meta.router_prompt == "Choose.\n\u00e9"
+    assert after.id != trained(transcript="released", suffix="", router_prompt="Other").id

@@ -362,6 +362,7 @@ def test_longer_multiplies_what_is_set_and_nothing_else() -> None:
     assert cap_of(longer(SMOL, 5)) == 480
     assert cap_of(longer(replace(SMOL, options={}), 5)) == 480
     assert longer(remote(), 5) == remote()
+    assert cap_of(longer(remote(options={"max_tokens": 1024}), 5)) == 5120
     assert longer(SMOL, 1) == SMOL
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from trinity_core.answers import AnswerKind
 from trinity_core.errors import InputError
 from trinity_core.tasks import graders
-from trinity_core.tasks.graders import Grade, Grader, answer_kind, grade, register
+from trinity_core.tasks.graders import Grade, Grader, answer_kind, grade, grade_async, register, trouble
 from trinity_core.tasks.task import Task, from_json, from_jsonl, split_of, to_json, to_jsonl
 
 
@@ -88,6 +90,7 @@ def test_contains(text: str, correct: bool) -> None:
         ("1", "True", False, {}),
         ("0", "NaN", False, {}),
         ("1e500", "1e400", False, {}),
+        ("0", "infinity", False, {}),
         ("12", "the answer is 5 because 2+3=5; also 12 is close", False, {}),
         ("8", "A spider has eight legs.", True, {}),
         ("11", "It ends at 11:00", False, {}),
@@ -115,6 +118,15 @@ CITIES = {"A": "Lake Superior", "B": "Lake Superior North", "C": "Lake Erie"}
         ("A", "So the answer is a rise in the boiling point.", {"letters": "ABCD"}, None, False),
         ("D", "Answer: D rather than B", {"letters": "ABCD"}, "D", True),
         ("A", "D", {"choices": CITIES}, None, False),
+        ("C", "Answer: C, as I verified by substitution.", {"letters": "ABCDEFGHIJ"}, "C", True),
+        ("D", "Answer: cannot be B, so it must be D.", {"letters": "ABCD"}, "D", True),
+        ("A", "ANSWER: None of the above", {"letters": "ABCD"}, None, False),
+        ("D", "ANSWER: Don't know", {"letters": "ABCD"}, None, False),
+        ("C", "Antwort:\n\nAntwort: (C)", {"letters": "ABCD"}, "C", True),
+        ("B", "B looks like a sound pick, with a small caveat.", {"letters": "ABCD"}, "B", True),
+        ("D", "d", {"letters": "ABCD"}, "D", True),
+        ("B) 42 km", "(B)", {"letters": "ABCD"}, "B", True),
+        ("D", "Only D and not B is possible.", {"letters": "ABCD"}, "D", True),
     ],
 )
 def test_choice(reference: str, text: str, params: dict[str, Any], picked: str | None, correct: bool) -> None:
@@ -162,6 +174,124 @@ def test_graders_join_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reference_that_the_grader_cannot_read_is_reported(reference: str, name: str) -> None:
     with pytest.raises(InputError, match=reference):
         grade(task(reference, name, choices=CITIES), "Answer: 3")
+
+
+def test_a_reference_that_is_no_number_is_never_matched() -> None:
+    with pytest.raises(InputError, match="NaN"):
+        grade(task("NaN", "numeric"), "NaN")
+
+
+# --- Trouble, threads and people ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "params", "message"),
+    [
+        ("many", "numeric", {}, "many"),
+        ("NaN", "numeric", {}, "no number"),
+        ("5", "numeric", {"tolerance": "wide"}, "tolerance"),
+        ("5", "numeric", {"tolerance": -0.1}, "tolerance"),
+        ("5", "numeric", {"tolerance": True}, "tolerance"),
+        ("5", "numeric", {"tolerance": "nan"}, "tolerance"),
+        ("Z", "choice", {"choices": CITIES}, "none of its options"),
+        ("A", "choice", {"choices": "abc"}, "choices"),
+        ("A", "choice", {"choices": [str(n) for n in range(30)]}, "26"),
+        ("A", "choice", {"choices": {"AB": "x", "C": "y"}}, "letter"),
+        ("x", "exact", {"accept": "writer"}, "accept"),
+        ("x", "contains", {"accept": 3}, "accept"),
+        ("x", "human", {}, "nobody has labelled"),
+        ("x", "human", {"right": "x"}, "list of texts"),
+        ("x", "judge", {}, "judge"),
+        ("[", "regex", {}, "pattern"),
+        ("...", "math", {}, "no value"),
+        ("x", "nonsense", {}, "nonsense"),
+    ],
+)
+def test_trouble_is_told_before_there_is_a_reply(
+    reference: str, name: str, params: dict[str, Any], message: str
+) -> None:
+    told = trouble(task(reference, name, **params))
+    assert told is not None
+    assert message in told
+    assert told.endswith(".")
+
+
+def test_tasks_without_trouble() -> None:
+    for fine in (
+        task("x", "exact", accept=["y"]),
+        task("x", "contains"),
+        task("1/2", "numeric", tolerance=0.01),
+        task("B", "choice", choices=CITIES),
+        task("Lake Erie", "choice", choices=CITIES),
+        task("D", "choice"),
+        task(r"\d+", "regex"),
+        task("x < 4", "math"),
+        task("x", "judge", judge="ada"),
+    ):
+        assert trouble(fine) is None
+
+
+def test_a_tolerance_that_is_none_is_no_wrong_answer() -> None:
+    with pytest.raises(InputError, match="tolerance"):
+        grade(task("5", "numeric", tolerance="wide"), "5")
+
+
+def _raises(asked: Task, text: str) -> Grade:
+    raise ZeroDivisionError("by zero")
+
+
+def _troubled(asked: Task) -> str | None:
+    raise ZeroDivisionError("by zero")
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_grader_that_raises_is_never_a_wrong_answer(monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+    monkeypatch.setattr(graders, "GRADERS", dict(graders.GRADERS))
+    register(Grader("broken", AnswerKind.TEXT, _raises, slow=slow, trouble=_troubled))
+    asked = task("x", "broken")
+    for outcome in (lambda: grade(asked, "x"), lambda: asyncio.run(grade_async(asked, "x"))):
+        with pytest.raises(InputError, match="broken") as caught:
+            await asyncio.to_thread(outcome)
+        assert asked.id in str(caught.value)
+        assert "by zero" in str(caught.value)
+    assert "broken" in str(trouble(asked))
+
+
+async def test_slow_graders_run_in_a_thread_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[threading.Thread] = []
+
+    def note(asked: Task, text: str) -> Grade:
+        seen.append(threading.current_thread())
+        return Grade(True, text, "Noted.")
+
+    monkeypatch.setattr(graders, "GRADERS", dict(graders.GRADERS))
+    register(Grader("quick", AnswerKind.TEXT, note))
+    register(Grader("slow", AnswerKind.TEXT, note, slow=True))
+    assert (await grade_async(task("x", "quick"), "x")).correct
+    assert (await grade_async(task("x", "slow"), "x")).correct
+    assert [thread is threading.current_thread() for thread in seen] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "correct", "graded"),
+    [
+        ("Paris", True, True),
+        ("paris.", True, True),
+        ("I know it.\nAnswer: Paris", True, True),
+        ("The city of  light", True, True),
+        ("Lyon", False, True),
+        ("Answer: Lyon", False, True),
+        ("Not Paris", False, False),
+        ("Nice", False, False),
+        ("Metz", False, False),
+        ("", False, True),
+    ],
+)
+def test_people_label_answers(text: str, correct: bool, graded: bool) -> None:
+    asked = task("Paris", "human", right=["the city of light", "Metz"], wrong=["Lyon", "Metz"])
+    outcome = grade(asked, text)
+    assert (outcome.correct, outcome.graded) == (correct, graded)
+    assert outcome.explanation.endswith(".")
 
 
 # --- Tasks --------------------------------------------------------------------------------------------------------

@@ -107,6 +107,38 @@ def test_an_older_database_is_brought_up_to_date(db_url: str) -> None:
         store.close()
 
 
+_OLD_TRAINING = (
+    "INSERT INTO training_runs (id, method, status, seed, params, pool, validations, created_at) "
+    "VALUES ('t', 'evolve', 'done', 3, '{\"lam\":8}', '[]', '[{\"name\":\"held out\"}]', 5.0)"
+)
+_OLD_GENERATION = (
+    "INSERT INTO generations (training_run_id, number, seed, fitness, evaluations, agent_calls, failed_calls, at) "
+    "VALUES ('t', 0, 3, '[0.5,null]', 4, 2, 1, 5.0)"
+)
+
+
+def test_a_training_from_before_is_kept(db_url: str) -> None:
+    _at(db_url, "0002")
+    engine = create_engine(db_url)
+    with engine.begin() as connection:
+        for statement in (_OLD_TRAINING, _OLD_GENERATION):
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    for _ in range(2):
+        store = Store.open(db_url)
+        run = store.training_run("t")
+        assert run is not None
+        assert (run.params, run.notes, run.pool, run.paused) == ({"lam": 8}, (), (), False)
+        assert store.training_runs() == (run,)
+        (old,) = store.generations("t")
+        assert (old.seed, old.fitness[0], old.evaluations, old.failed_calls) == (3, 0.5, 4, 1)
+        assert (old.spread, old.accuracies, old.mean_turns, old.skipped, old.status) == (None, (), None, 0, "")
+        store.put_states({"k": b"\0\0\0\0"})
+        assert store.get_states(["k"]) == {"k": b"\0\0\0\0"}
+        store.close()
+        _at(db_url, "0002")  # and back again, which loses the states and nothing that 0002 had
+
+
 def test_back_and_forth(db_url: str) -> None:
     Store.open(db_url).close()
     _at(db_url, "0001")

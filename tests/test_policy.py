@@ -381,13 +381,22 @@ def test_a_checkpoint_of_another_backbone_is_refused(backbone: Backbone) -> None
             LearnedPolicy(backbone, checkpoint_for(backbone, **changes))
 
 
-def test_learned_scales_of_the_backbone_are_not_passed_over_in_silence(backbone: Backbone) -> None:
+async def test_learned_scales_change_what_the_head_reads(backbone: Backbone) -> None:
     layout = SvfLayout("block", (SvfMatrix("layers.1.self_attn.q_proj.weight", 32),))
     plain = checkpoint_for(backbone)
     meta = replace(plain.meta, svf=layout)
-    LearnedPolicy(backbone, Checkpoint(meta, np.concatenate([np.zeros(32), plain.theta])))
+    usual = (await decide(LearnedPolicy(backbone, plain), STATE)).decision
+    zeros = Checkpoint(meta, np.concatenate([np.zeros(32), plain.theta]))
+    same = (await decide(LearnedPolicy(backbone, zeros), STATE)).decision
+    assert same.agent_logits == usual.agent_logits
+    scales = np.linspace(-0.9, 3, 32)
+    scaled = Checkpoint(meta, np.concatenate([scales, plain.theta]))
+    other = (await decide(LearnedPolicy(backbone, scaled), STATE)).decision
+    assert other.agent_logits != usual.agent_logits
+    assert other.checkpoint_id == scaled.id
+    foreign = replace(meta, svf=SvfLayout("block", (SvfMatrix("layers.7.self_attn.q_proj.weight", 32),)))
     with pytest.raises(CheckpointError, match="SVF"):
-        LearnedPolicy(backbone, Checkpoint(meta, np.concatenate([np.full(32, 0.1), plain.theta])))
+        LearnedPolicy(backbone, Checkpoint(foreign, scaled.theta))
 
 
 def test_mode_fixed_is_not_for_the_learned_policy(backbone: Backbone) -> None:

@@ -472,11 +472,12 @@ class TrainingManager:
         return Record(
             run.id,
             str(plan.get("method", run.method)) if isinstance(plan, Mapping) else run.method,
-            _STORED[run.status],
+            "paused" if run.paused else _STORED[run.status],
             run.owner,
             plan if isinstance(plan, Mapping) else {},
             tuple(_event(one) for one in generations),
             tuple(wire.record(Validation, dict(one)) for one in run.validations),
+            notes=tuple(str(note.get("message", "")) for note in run.notes[-_NOTES:]),
             checkpoint_id=run.checkpoint_id,
             result=run.result or {},
             message=run.error.message if run.error else "",

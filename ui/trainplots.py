@@ -45,7 +45,7 @@ def _layout(record: Record, height: int, y: Mapping[str, Any]) -> Figure:
         "margin": {"l": 46, "r": 12, "t": 8, "b": 36},
         "hovermode": "x unified",
         "hoverlabel": {"font": {"size": 11}},
-        "legend": {"orientation": "h", "y": -0.22, "yanchor": "top", "font": {"size": 11}},
+        "legend": {"orientation": "h", "y": -0.22, "yanchor": "top", "traceorder": "normal", "font": {"size": 11}},
         "uirevision": record.job_id,
         "xaxis": {**axis, "title": {"text": "generation", "standoff": 4}},
         "yaxis": {**axis, **y},
@@ -168,7 +168,7 @@ def sigma(record: Record) -> dict[str, Any]:
         for place, name in enumerate(("largest deviation", "smallest deviation")):
             y = [g.spread[place] for g in wide if g.spread is not None]
             data.append(_line(name, x, y, (_HELD, _MEAN)[place], line=dotted, hovertemplate="%{y:.3g}"))
-    layout = _layout(record, 280, {"type": "log", "exponentformat": "power"})
+    layout = _layout(record, 280, {"type": "log", "exponentformat": "power", "dtick": "D2"})
     return {
         "figure": {"data": data, "layout": layout},
         "title": "Step size",

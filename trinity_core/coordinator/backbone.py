@@ -9,18 +9,22 @@ full pass each time. The language-model head is never computed.
 Invariants: a cached h equals a full pass within 1e-4 in float32 (in bfloat16 within 2 % of its norm, so the argmax
 agrees wherever the margin is above that share of the logit scale). A cache always holds the states of exactly the
 tokens it lists: after a stop between two chunks it keeps them, after any other error it is thrown away. All torch
-work holds `lock`; `call` runs it in this backbone's one thread. Not covered: applying SVF, heads, downloads.
+work holds `lock`; `call` runs it in this backbone's one thread. A `view` with other weights is another backbone with
+caches of its own under the same lock, thread and byte budget; the model it was made of is never written to. Not
+covered: which weights a view has (see `svf`), heads, downloads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import inspect
+import itertools
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -79,6 +83,14 @@ class _Entry:
         return sum(t.numel() * t.element_size() for t in _tensors(self.cache))
 
 
+class _Reached(Exception):
+    """Carries the states that enter a block out of a forward pass."""
+
+    def __init__(self, states: Tensor) -> None:
+        super().__init__()
+        self.states = states
+
+
 def _tensors(cache: Any) -> Iterator[Tensor]:
     for layer in cache.layers:
         for value in vars(layer).values():
@@ -115,14 +127,14 @@ class Backbone:
         self.max_tokens = max_tokens or (min(self.context, CPU_TOKENS) if device == "cpu" else self.context)
         self.cache_bytes = cache_bytes
         self.lock = threading.RLock()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[int, str], _Entry] = OrderedDict()
+        self._view, self._views = 0, itertools.count(1)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="backbone")
-        self._closed = False
+        self._shut = threading.Event()
         self._layer_stop: Stop | None = None
         parameters = inspect.signature(model.forward).parameters
-        self._cache_name = next((n for n in ("cache", "past_key_values") if n in parameters), None)
-        for layer in weights.decoder_layers(model, config):
-            layer.register_forward_pre_hook(self._look_at_stop)
+        self.cache_name = next((n for n in ("cache", "past_key_values") if n in parameters), None)
+        self._hook()
         self.croppable = self._probe(vocabulary)
 
     @classmethod
@@ -144,6 +156,14 @@ class Backbone:
             raise BackboneError(f"{found.id} does not run on {device}: {error}. Try --device cpu.") from None
         tell(1.0, f"{found.id} is ready on {device}")
         return made
+
+    @property
+    def _closed(self) -> bool:
+        return self._shut.is_set()
+
+    def _hook(self) -> None:
+        for layer in weights.decoder_layers(self.model, weights.text_config(self.model.config)):
+            layer.register_forward_pre_hook(self._look_at_stop)
 
     # --- One transcript -------------------------------------------------------------------------------------
 
@@ -182,7 +202,7 @@ class Backbone:
 
     def _cached(self, run_id: str, ids: list[int], keep: int, position: Position, halt: Stop) -> tuple[Tensor, int]:
         """Feed what this run's cache lacks, then keep the first `keep` tokens of it."""
-        entry = self._entries.pop(run_id, None) or _Entry(self._new_cache())
+        entry = self._entries.pop((self._view, run_id), None) or _Entry(self._new_cache())
         # The last tokens are always fed: their states are what is read.
         common = min(_common_prefix(entry.tokens, ids), len(ids) - (2 if position == -2 else 1))
         try:
@@ -223,8 +243,8 @@ class Backbone:
     def _forward(self, ids: Tensor, cache: Any, mask: Tensor | None = None) -> Tensor:
         """Final-layer states after the final norm, (batch, tokens, d)."""
         kwargs: dict[str, Any] = {"use_cache": cache is not None}
-        if cache is not None and self._cache_name is not None:
-            kwargs[self._cache_name] = cache
+        if cache is not None and self.cache_name is not None:
+            kwargs[self.cache_name] = cache
         if mask is not None:
             kwargs["attention_mask"] = mask
         states: Tensor = self.model(input_ids=ids, **kwargs).last_hidden_state
@@ -233,6 +253,64 @@ class Backbone:
     def _look_at_stop(self, module: Any, args: Any) -> None:
         if self._layer_stop is not None and (self._closed or self._layer_stop()):
             raise Cancelled("The coordinator's forward pass was stopped.")
+
+    # --- Other weights ------------------------------------------------------------------------------------------
+
+    def view(self, changed: Mapping[str, Tensor], revision: str) -> Backbone:
+        """This backbone with `changed` in place of the parameters of these names; all other tensors are shared.
+
+        It has caches of its own; lock, thread, byte budget and `close` are shared. Its `revision` must differ, so
+        that nobody takes one's hidden states for the other's: ValueError. Raises KeyError for an unknown name.
+        """
+        if revision == self.revision:
+            raise ValueError("a view needs a revision of its own")
+        own = dict(self.model.named_parameters())
+        # What deepcopy finds here it does not copy: all tensors, and this object, which the layers' hooks refer to.
+        known: dict[int, Any] = {id(t): t for t in itertools.chain(own.values(), self.model.buffers())}
+        known[id(self)] = self
+        for name, tensor in changed.items():
+            known[id(own[name])] = torch.nn.Parameter(tensor, requires_grad=False)
+        made = copy.copy(self)
+        made.model, made.revision, made._view = copy.deepcopy(self.model, known), revision, next(self._views)
+        for layer in weights.decoder_layers(made.model, weights.text_config(made.model.config)):
+            for key in [k for k, hook in layer._forward_pre_hooks.items() if hook == self._look_at_stop]:
+                del layer._forward_pre_hooks[key]
+        made._layer_stop = None
+        made._hook()
+        return made
+
+    def below(self, tokens: Sequence[int], block: int, *, stop: Stop | None = None) -> NDArray[np.float32]:
+        """The states that enter `block` (counted from 0), (T, d) float32; the blocks from there on are not run.
+
+        One whole pass without a cache; `stop` is asked before each block. Raises ValueError for a number of tokens
+        that cannot be read, and Cancelled.
+        """
+        if not 1 <= len(tokens) <= self.max_tokens:
+            raise ValueError(f"{len(tokens)} tokens; between 1 and {self.max_tokens} can be read")
+        halt = stop or (lambda: False)
+        layer = weights.decoder_layers(self.model, weights.text_config(self.model.config))[block]
+
+        def reached(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            raise _Reached(args[0] if args else kwargs["hidden_states"])
+
+        with self.working(halt):
+            self._layer_stop = halt
+            hook = layer.register_forward_pre_hook(reached, with_kwargs=True)
+            try:
+                self._forward(torch.tensor([list(tokens)], device=self.device), None)
+            except _Reached as at:
+                found: NDArray[np.float32] = at.states[0].float().cpu().numpy()
+                return found
+            finally:
+                hook.remove()
+                self._layer_stop = None
+        raise BackboneError(f"{self.id} does not run its blocks one after the other.")
+
+    @contextlib.contextmanager
+    def working(self, halt: Stop) -> Iterator[None]:
+        """Hold the lock for torch work without gradients. Raises Cancelled when `halt` says so or after `close`."""
+        with self._locked(halt), torch.inference_mode():
+            yield
 
     # --- Many transcripts -----------------------------------------------------------------------------------
 
@@ -280,7 +358,7 @@ class Backbone:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of all runs' caches."""
+        """Bytes of all runs' caches, views included."""
         with self.lock:
             return sum(entry.bytes for entry in self._entries.values())
 
@@ -291,11 +369,11 @@ class Backbone:
 
     def _drop(self, run_id: str) -> None:
         with self.lock:
-            self._entries.pop(run_id, None)
+            self._entries.pop((self._view, run_id), None)
 
     def _store(self, run_id: str, entry: _Entry) -> None:
         """Keep an entry as the newest, and forget the least recently used ones beyond the byte budget."""
-        self._entries[run_id] = entry
+        self._entries[self._view, run_id] = entry
         sizes = {name: kept.bytes for name, kept in self._entries.items()}
         while sizes and sum(sizes.values()) > self.cache_bytes:
             oldest, _ = self._entries.popitem(last=False)
@@ -332,8 +410,13 @@ class Backbone:
             raise
 
     def close(self) -> None:
-        """Stop what is under way and forget all caches."""
-        self._closed = True
+        """Stop what is under way and forget all caches, here and in every view. On a view: forget its caches."""
+        if self._view:
+            with self.lock:
+                for key in [key for key in self._entries if key[0] == self._view]:
+                    del self._entries[key]
+            return
+        self._shut.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
         with self.lock:
             self._entries.clear()
@@ -370,7 +453,7 @@ class Backbone:
                 raise BackboneError(
                     f"{self.id} is not a decoder: its states depend on later text. {weights.ANY_DECODER}"
                 )
-            if self._cache_name is None:
+            if self.cache_name is None:
                 return False
             return self._crops(ids, other, full)
 

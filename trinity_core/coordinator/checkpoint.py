@@ -6,7 +6,7 @@ checkpoints give equal bytes. theta holds the SVF scales first (when there are a
 
 Invariants: a `Checkpoint` that exists is finite and of the right shape. Rows belong to names: another pool is mapped
 by name or refused with the rows that do not fit; an index never wraps. A checkpoint works with the backbone id and
-revision and the transcript builder it was trained with, no other. Not covered: fitting, applying SVF.
+revision and the transcript builder it was trained with, no other. Not covered: fitting, applying SVF (see `svf`).
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class Meta:
     seed: int | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT
+    router_prompt: str = ""
+    """The system text of the transcript builder `released`; the others have none."""
 
 
 class BackboneLike(Protocol):
@@ -207,8 +209,8 @@ class Checkpoint:
 
     def check_backbone(self, backbone: BackboneLike) -> None:
         """Raises CheckpointError unless this is the backbone, and a transcript builder, that it was trained with."""
-        transcripts.builder(self.meta.transcript)
         meta = self.meta
+        transcripts.builder(meta.transcript, meta.router_prompt)
         if backbone.id != meta.backbone_id:
             raise CheckpointError(
                 f"The checkpoint was trained on the backbone {meta.backbone_id}, not on {backbone.id}. Start with "
@@ -233,6 +235,8 @@ class Checkpoint:
 
         tensors = {k: v for k in ("theta", "mean", "std") if (v := getattr(self, k)) is not None}
         meta = plain(self.meta)
+        if not self.meta.router_prompt:
+            del meta["router_prompt"]  # as in files from before there was one, whose bytes are their ids
         # One metadata entry: the writer's order of several is not fixed.
         return save(tensors, {_KEY: canonical({"meta": meta, "content": _content(meta, tensors)})})
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trinity_core.coordinator import transcript
-from trinity_core.errors import Cancelled, CheckpointError, InputError, NoAgentError
+from trinity_core.errors import Cancelled, InputError, NoAgentError
 from trinity_core.types import Decision, LoopState, Mode, Role, Suggestion
 
 if TYPE_CHECKING:
@@ -330,8 +330,10 @@ class _FixedSession:
 class LearnedPolicy:
     """The coordinator of the paper: transcript, backbone, hidden state, head.
 
-    Raises CheckpointError when the checkpoint belongs to another backbone or transcript builder, and, from
-    `session`, when an agent of the pool has no trained row.
+    A checkpoint with SVF scales reads from a view of the backbone whose matrices it scales, made here: that takes a
+    second or two, half a minute for a released vector. Raises CheckpointError when the checkpoint belongs to another
+    backbone or transcript builder or its scales do not fit, and, from `session`, when an agent of the pool has no
+    trained row.
     """
 
     name = "learned"
@@ -339,11 +341,10 @@ class LearnedPolicy:
     def __init__(self, backbone: Backbone, checkpoint: Checkpoint) -> None:
         self.notice: str | None = None
         checkpoint.check_backbone(backbone)
-        if np.any(checkpoint.svf_scales != 0):
-            raise CheckpointError(
-                "This checkpoint also scales the backbone's weights (SVF), which this policy does not apply. Use one "
-                "that trains the head only."
-            )
+        if checkpoint.meta.svf is not None and np.any(checkpoint.svf_scales != 0):
+            from trinity_core.coordinator import svf  # imports torch, which this module does not
+
+            backbone = svf.patched(backbone, checkpoint.meta.svf, checkpoint.svf_scales)
         self._backbone, self._checkpoint = backbone, checkpoint
         self.checkpoint_id: str | None = checkpoint.id
         self.transcript_version: str | None = checkpoint.meta.transcript
@@ -363,7 +364,7 @@ class _LearnedSession:
     ) -> None:
         self._backbone, self._pooled, self._checkpoint_id = backbone, pooled, checkpoint_id
         self._run_id, self._mode, self._seed = run_id, mode, seed
-        self._builder = transcript.builder(pooled.meta.transcript)
+        self._builder = transcript.builder(pooled.meta.transcript, pooled.meta.router_prompt)
         self._stop = threading.Event()
         self._attempts = _Attempts()
 
@@ -397,7 +398,7 @@ class _LearnedSession:
         encoding = self._backbone.encode(
             text.tokens,
             text.suffix,
-            run_id=self._run_id,
+            run_id=None if self._builder.joined else self._run_id,
             position=meta.position,
             stop=lambda: stop.is_set() or self._stop.is_set(),
         )

@@ -4,13 +4,17 @@
 then `{role} {agent}` for each finished turn. Last comes the suffix `\\nNext agent and role:`, whose tokens never
 depend on the transcript, so that the position read (-2) always holds the same token (paper section 3).
 
-Invariants: the id of a builder is stored in every checkpoint and run, and what it builds never changes; another text
-is another id. Each message is tokenised alone, so the tokens of a transcript begin with those of any earlier state
-of it (the KV cache relies on that). No BOS or EOS is added. Text never becomes a special token. A content cannot
-imitate a turn: every line of it that begins like one of our labels (in any case, indented or not), or like the
-suffix, is quoted with `> `; content without such lines is kept byte for byte, save unpaired surrogates (U+FFFD).
+`released`: what the paper's released vector was trained to read: `system: {router prompt}\nuser: {question}`, then
+for the N-th Worker turn `\n<reference_thought_N>{text}</reference_thought_N>`, one joined text without a suffix. The
+question is the newest user message; other messages and other roles' turns are not shown.
 
-Not covered: a transcript tokenised as one joined text.
+Invariants: the id of a builder is stored in every checkpoint and run, and what it builds never changes; another text
+is another id. No BOS or EOS is added. Text never becomes a special token. Where `joined` is false each message is
+tokenised alone, so the tokens of a transcript begin with those of any earlier state of it (the KV cache relies on
+that); a joined text gives no such promise. A content cannot imitate a turn: in `lines-v1` every line of it that
+begins like one of our labels (in any case, indented or not), or like the suffix, is quoted with `> `; in `released`
+the `<` of a reference_thought mark becomes `&lt;`. All other content is kept byte for byte, save unpaired surrogates
+(U+FFFD).
 """
 
 from __future__ import annotations
@@ -23,10 +27,11 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from trinity_core.errors import BackboneError, CheckpointError
-from trinity_core.types import Message, TranscriptTurn
+from trinity_core.types import Message, Role, TranscriptTurn
 from trinity_core.wire import clean_text
 
 LINES_V1 = "lines-v1"
+RELEASED = "released"
 SUFFIX = "\nNext agent and role:"
 CUT = "\n[...]\n"
 """Stands where the middle of a text was cut out."""
@@ -40,6 +45,9 @@ _LABEL = re.compile(
     rf"|(?:worker|thinker|verifier){_BLANK}[^{_BREAKS}:：]{{1,100}})[:：])",
     re.IGNORECASE,
 )
+
+
+_THOUGHT = re.compile(rf"<(?={_BLANK}*/?{_BLANK}*reference_thought_)", re.IGNORECASE)
 
 
 class Tokenizer(Protocol):
@@ -66,8 +74,14 @@ class Builder(Protocol):
     @property
     def suffix(self) -> str: ...
 
+    @property
+    def joined(self) -> bool:
+        """Whether the text is tokenised at once, so that no cache of an earlier state may be used."""
+        ...
+
     def parts(self, conversation: Sequence[Message], turns: Sequence[TranscriptTurn]) -> list[str]:
-        """The texts that are tokenised one by one: a message each, then a finished turn each."""
+        """The transcript in pieces: those that are tokenised one by one, a message each, then a finished turn each.
+        Of a joined text the pieces that are joined."""
         ...
 
     def tokenise(
@@ -95,6 +109,7 @@ class LinesV1:
 
     id = LINES_V1
     suffix = SUFFIX
+    joined = False
 
     def parts(self, conversation: Sequence[Message], turns: Sequence[TranscriptTurn]) -> list[str]:
         messages = [f"{message.role}: {defang(message.content)}\n" for message in conversation]
@@ -117,18 +132,68 @@ class LinesV1:
         return Tokens([token for part in kept for token in part], tail, note)
 
 
-_BUILDERS: dict[str, Builder] = {LINES_V1: LinesV1()}
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The builder `released` with its router prompt; see the module docstring."""
+
+    prompt: str
+    id = RELEASED
+    suffix = ""
+    joined = True
+
+    def parts(self, conversation: Sequence[Message], turns: Sequence[TranscriptTurn]) -> list[str]:
+        index = _newest_question(conversation)
+        question = _plain_thoughts(conversation[index].content) if index >= 0 else ""
+        thoughts = [turn.text for turn in turns if turn.role is Role.WORKER]
+        return [f"system: {clean_text(self.prompt)}\nuser: ", question] + [
+            f"\n<reference_thought_{n}>{_plain_thoughts(text)}</reference_thought_{n}>"
+            for n, text in enumerate(thoughts, 1)
+        ]
+
+    def tokenise(
+        self,
+        tokenizer: Tokenizer,
+        conversation: Sequence[Message],
+        turns: Sequence[TranscriptTurn],
+        budget: int,
+        suffix: str | None = None,
+    ) -> Tokens:
+        tail = tokenizer.encode(suffix) if suffix else []
+        parts = self.parts(conversation, turns)
+        whole, room = tokenizer.encode("".join(parts)), budget - len(tail)
+        if len(whole) <= room:
+            return Tokens(whole, tail)
+        # What is cut is no text that the vector was trained on, so the pieces may as well be tokenised apart.
+        prompt, *others = [tokenizer.encode(part) for part in parts]
+        prompt = _cut_middle(prompt, room // 2, tokenizer.encode(CUT))
+        kept, note = trim(others, 1, 0, room - len(prompt), tokenizer)
+        return Tokens(prompt + [token for part in kept for token in part], tail, note or _CUT_PROMPT)
 
 
-def builder(id: str) -> Builder:
-    """The builder with this id. Raises CheckpointError when there is none."""
-    try:
-        return _BUILDERS[id]
-    except KeyError:
+def _plain_thoughts(content: str) -> str:
+    return _THOUGHT.sub("&lt;", clean_text(content))
+
+
+_CUT_PROMPT = "The router prompt is longer than half of what the coordinator reads; its middle was left out."
+
+
+def builder(id: str, prompt: str = "") -> Builder:
+    """The builder with this id; `prompt` is the router prompt, for `released` only.
+
+    Raises CheckpointError when there is none, and for a prompt that is missing or has no place.
+    """
+    if id not in (LINES_V1, RELEASED):
         raise CheckpointError(
-            f"Unknown transcript builder {id!r}; this version knows {', '.join(_BUILDERS)}. Use a checkpoint trained "
+            f"Unknown transcript builder {id!r}; this version knows {LINES_V1}, {RELEASED}. Use a checkpoint trained "
             "with one of them, or the version of Trinity that wrote this one."
-        ) from None
+        )
+    if (id == RELEASED) != bool(prompt):
+        raise CheckpointError(
+            f"The transcript builder {id} has no router prompt. Import the vector again, without one for {id}."
+            if prompt
+            else f"The transcript builder {id} needs its router prompt. Import the vector again with its file."
+        )
+    return Released(prompt) if id == RELEASED else LinesV1()
 
 
 # --- Trimming -----------------------------------------------------------------------------------------------
