@@ -359,11 +359,11 @@ def train(options: argparse.Namespace) -> int:
     settings, store, pool = _open(options)
     try:
         tasks = _tasks(options.tasks)
-        job: AsyncIterator[AnyJobEvent] | None = None
+        planned = None
         if options.method != "sft" or options.resume:
-            planned = _planned(options, store, pool)
+            planned = _planned(options, settings, store, pool)
         backbone = Backbone.load(settings, lambda fraction, message: _progress(message, round(100 * fraction), 100))
-        if options.method == "sft" and not options.resume:
+        if planned is None:
             job = train_sft(settings, pool, store, backbone, tasks, seed=options.seed)
         else:
             job = planned(tasks, backbone)
@@ -398,7 +398,7 @@ def _tasks(file: str | None) -> Sequence[Task]:
 
 
 def _planned(
-    options: argparse.Namespace, store: Store, pool: Roster
+    options: argparse.Namespace, settings: Settings, store: Store, pool: Roster
 ) -> Callable[[Sequence[Task], Backbone], AsyncIterator[AnyJobEvent]]:
     """What starts the evolution, or goes on with one. Raises InputError before the backbone is loaded."""
     from storage.resume import past_of
@@ -428,8 +428,8 @@ def _planned(
             f"λ = {found.population}, {found.generations} generations, at most {found.calls:,} agent calls.",
             file=sys.stderr,
         )
-        folder = _settings(options).checkpoints
-        return train(plan, tasks, pool, store, None, backbone, folder, Control(), job_id=options.resume, past=past)
+        folder = settings.checkpoints
+        return train(plan, tasks, pool, store, store, backbone, folder, Control(), job_id=options.resume, past=past)
 
     return start
 
@@ -443,10 +443,11 @@ def evaluate(options: argparse.Namespace) -> int:
     from trinity_core.coordinator.backbone import Backbone
     from trinity_core.coordinator.checkpoint import Checkpoint
     from trinity_core.coordinator.policy import LearnedPolicy
+    from trinity_core.session.loading import find_checkpoint
 
     settings, store, pool = _open(options)
     try:
-        checkpoint = Checkpoint.load(_checkpoint(settings, options.checkpoint))
+        checkpoint = Checkpoint.load(find_checkpoint(settings, options.checkpoint))
         checkpoint.for_pool(pool.names)  # refuse before the backbone is loaded
         tasks = [
             task
@@ -493,25 +494,6 @@ async def _evaluate(
     finally:
         await alone.aclose()
         await pool.aclose()
-
-
-def _checkpoint(settings: Settings, named: str) -> Path:
-    """The checkpoint's file: a path, `deployed`, `shipped`, or the beginning of an id in the home folder."""
-    from trinity_core.session.loading import SHIPPED, deployed_path
-
-    if named == SHIPPED:
-        return settings.shipped_head
-    if named == "deployed":
-        return deployed_path(settings) or settings.shipped_head
-    path = Path(named)
-    if path.suffix or path.is_file():
-        return path
-    found = [p for p in settings.checkpoints.glob("*.safetensors") if p.stem.startswith(named)]
-    if len(found) == 1:
-        return found[0]
-    many = f"{len(found)} checkpoints begin with {named!r}. Give more of the id."
-    none = f"No checkpoint in {settings.checkpoints} begins with {named!r}. Give a path or an id."
-    raise InputError(many if found else none)
 
 
 async def _follow_job(job: AsyncIterator[AnyJobEvent], pool: Roster) -> AnyJobEvent | None:

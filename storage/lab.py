@@ -20,13 +20,12 @@ from storage.records import StoredCheckpoint, StoredGeneration, TrainingRun
 from storage.rows import failure_value, finite, json_value, optional_text, safe_pool, safe_request, text, typed
 from storage.schema import agent_replies, checkpoints, generations, training_runs
 from storage.schema import states as state_rows
-from storage.taskstore import TaskStore, chunks
+from storage.taskstore import UNFINISHED, TaskStore, chunks
 from trinity_core import wire
 from trinity_core.agents.replies import keepable
 from trinity_core.errors import InputError, StoreError
 from trinity_core.types import Failure, Generation, Reply, Status, Usage, Validation
 
-_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value)
 TRAINING_STALE_S = 3600.0
 """A training run renews its heartbeat with each generation and in between, but one step may be long."""
 NOTES = 200
@@ -77,7 +76,7 @@ class Lab(TaskStore):
         """
         values: dict[str, Any] = {}
         if status is not None:
-            ended = status.value not in _UNFINISHED
+            ended = status.value not in UNFINISHED
             values |= {"status": status.value, "finished_at": time.time() if ended else None, **_lease(status)}
             values["error"] = failure_value(error)
         elif error is not None:
@@ -290,7 +289,7 @@ def recover(database: Database) -> None:
     """Training runs whose process died become interrupted; they can be resumed."""
     now, t = time.time(), training_runs.c
     with database.write() as connection:
-        for row in connection.execute(select(t.id, t.process, t.heartbeat_at).where(t.status.in_(_UNFINISHED))).all():
+        for row in connection.execute(select(t.id, t.process, t.heartbeat_at).where(t.status.in_(UNFINISHED))).all():
             if not lease.alive(row.process, row.heartbeat_at, now, TRAINING_STALE_S):
                 error = Failure("interrupted", "The program ended during this training run.", retryable=True)
                 values = {
@@ -303,7 +302,7 @@ def recover(database: Database) -> None:
 
 
 def _lease(status: Status) -> dict[str, Any]:
-    working = status.value in _UNFINISHED
+    working = status.value in UNFINISHED
     return {"process": lease.identity() if working else None, "heartbeat_at": time.time() if working else None}
 
 
@@ -329,12 +328,12 @@ def _training_values(run: TrainingRun) -> dict[str, Any]:
 
 
 def _busy(status: str, process: str | None, heartbeat_at: float | None) -> bool:
-    return status in _UNFINISHED and lease.alive(process, heartbeat_at, time.time(), TRAINING_STALE_S)
+    return status in UNFINISHED and lease.alive(process, heartbeat_at, time.time(), TRAINING_STALE_S)
 
 
 def _beat(connection: Connection, run_id: str) -> None:
     beat = {"heartbeat_at": time.time(), "process": lease.identity()}
-    working = training_runs.c.id == run_id, training_runs.c.status.in_(_UNFINISHED)
+    working = training_runs.c.id == run_id, training_runs.c.status.in_(UNFINISHED)
     connection.execute(update(training_runs).where(*working), beat)
 
 

@@ -45,10 +45,11 @@ from storage.records import (
 )
 from storage.rows import label_of, label_values, run_of, run_values, text, turn_values
 from storage.schema import labels, runs, turns
+from storage.taskstore import UNFINISHED, chunks
 from trinity_core import wire
 from trinity_core.agents.meter import Spent
 from trinity_core.errors import InputError
-from trinity_core.types import AnyJobEvent, AnyRunEvent, Status, Usage
+from trinity_core.types import AnyJobEvent, AnyRunEvent, Usage
 
 __all__ = [
     "Label",
@@ -71,9 +72,6 @@ __all__ = [
     "TrainingRun",
 ]
 
-_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value)
-_CHUNK = 500
-"""Ids in one statement; both engines limit the number of parameters."""
 _EXPORT_BATCH = 50
 
 
@@ -240,8 +238,8 @@ class Store(Lab):
         wanted = [text(run_id) for run_id in ids]
         changed = 0
         with self._database.write() as connection:
-            for start in range(0, len(wanted), _CHUNK):
-                statement = update(runs).where(runs.c.id.in_(wanted[start : start + _CHUNK]), *condition)
+            for some in chunks(wanted):
+                statement = update(runs).where(runs.c.id.in_(some), *condition)
                 changed += connection.execute(statement.values(deleted_at=at)).rowcount
         return changed
 
@@ -251,9 +249,7 @@ class Store(Lab):
         Their turns, labels and search entries go with them. A run that is still going stays until it ends.
         """
         with self._database.write() as connection:
-            gone = delete(runs).where(
-                runs.c.deleted_at <= time.time() - older_than, runs.c.status.not_in(_UNFINISHED)
-            )
+            gone = delete(runs).where(runs.c.deleted_at <= time.time() - older_than, runs.c.status.not_in(UNFINISHED))
             return connection.execute(gone).rowcount
 
     # --- Labels ---------------------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ CHUNK = 500
 THUMB = "thumb"
 """Kind of the label that says whether an answer is right: `up` or `down`."""
 
-_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value)
+UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value)
+"""States of a run or a training that somebody is at work on."""
 _FILTERS = ("family", "split", "grader", "source")
 
 
@@ -203,7 +204,7 @@ class TaskStore:
         where = [
             *listing.conditions(asked, self._database.sqlite),
             runs.c.answer != "",
-            runs.c.status.not_in(_UNFINISHED),
+            runs.c.status.not_in(UNFINISHED),
             runs.c.source != Source.TRAIN.value,
         ]
         seen = [] if query.all_owners else [tasks.c.owner.in_({"", text(query.owner or "")})]

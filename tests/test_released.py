@@ -17,6 +17,7 @@ from safetensors.numpy import save as save_tensors
 from safetensors.torch import save as save_torch
 
 from tests.test_backbone import SMALL, small
+from tests.test_svf import true_shape
 from tests.test_transcript import BYTES, text_of
 from trinity_core.coordinator.backbone import Backbone
 from trinity_core.coordinator.checkpoint import Checkpoint, Meta
@@ -205,19 +206,9 @@ def test_a_safetensors_vector_is_imported(qwen: Backbone, prompt: Path, tmp_path
 
 
 def test_the_size_for_the_published_model(prompt: Path, tmp_path: Path) -> None:
-    config = transformers.Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=1024,
-        intermediate_size=3072,
-        num_hidden_layers=28,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=128,
-        tie_word_embeddings=True,
+    backbone: Any = SimpleNamespace(
+        model=true_shape(True).model, id="Qwen/Qwen3-0.6B", revision="r", hidden_size=1024
     )
-    with torch.device("meta"):
-        model = transformers.Qwen3Model(config)
-    backbone: Any = SimpleNamespace(model=model, id="Qwen/Qwen3-0.6B", revision="r", hidden_size=1024)
     numbers = np.random.default_rng(0).normal(size=19_456).astype(np.float32)
     made = import_vector(put(tmp_path, "theta.npy", npy(numbers)), prompt, backbone)
     assert made.svf_scales.size == 9216

@@ -14,6 +14,7 @@ import pytest
 
 from storage.records import StoredRun, StoredTurn
 from storage.store import Store
+from storage.taskstore import THUMB
 from trinity_core.errors import InputError
 from trinity_core.tasks import graders
 from trinity_core.tasks.builtin import FAMILIES, builtin_tasks
@@ -21,7 +22,7 @@ from trinity_core.tasks.task import Task, from_jsonl, split_of
 from trinity_core.types import AgentSpec, Finish, Message, Role, Status, StopReason
 from ui import tasklist
 from ui.tabs.tasks import QUEUE, START, Handlers
-from ui.tasklist import DOWN, FORM, PAGE, PARAMS, REFERENCE, THUMB, UP, Query, answer_of, task_from_run
+from ui.tasklist import DOWN, FORM, PAGE, PARAMS, REFERENCE, UP, Query, answer_of, task_from_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LISTED, FORMED = 7, 4 + len(FORM)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from storage.records import Label, RunQuery, StoredRun, StoredTask
+from storage.taskstore import THUMB
 from trinity_core.answers import AnswerKind, committed_answer, extract_answer, short_value
 from trinity_core.errors import InputError
 from trinity_core.tasks import graders
@@ -33,7 +34,7 @@ QUEUE_MOST = 500
 """Runs that the labelling queue holds at a time, newest first."""
 FROM_TRACE, BY_HAND = "trace", "hand"
 SPLITS = tuple(name for name, _ in SHARES)
-THUMB, REFERENCE, UP, DOWN = "thumb", "reference", "up", "down"
+REFERENCE, UP, DOWN = "reference", "up", "down"
 _QUESTION_CHARS = 80
 _ERRORS_SHOWN = 50
 
@@ -178,7 +179,7 @@ class Desk:
         return tuple(stored.task for stored in reversed(self.tasks(owner)) if _matches(stored.task, query))
 
     def task(self, owner: str, task_id: str) -> StoredTask | None:
-        return next((stored for stored in self.tasks(owner) if stored.task.id == task_id), None)
+        return self.store.task(task_id, owner)
 
     def add(self, owner: str, new: Sequence[Task], run_id: str | None = None) -> int:
         """Store tasks that the owner does not see yet; return how many were new."""
@@ -187,10 +188,8 @@ class Desk:
         return self.store.add_tasks(fresh, owner=owner, run_id=run_id) if fresh else 0
 
     def change(self, owner: str, old: StoredTask, task: Task) -> None:
-        """Put `task` in the place of `old`, first the new one, so that a failure between loses nothing."""
-        self.store.add_tasks([task], owner=old.owner, run_id=old.run_id)
-        if task.id != old.task.id:
-            self.store.delete_tasks([old.task.id], old.owner)
+        """Put `task` in the place of `old`, both or neither."""
+        self.store.replace_task(old.task.id, task, old.owner)
 
     def delete(self, owner: str, task_id: str) -> StoredTask:
         """Delete a task and return it for `restore`."""
@@ -201,7 +200,7 @@ class Desk:
         return stored
 
     def restore(self, stored: StoredTask) -> None:
-        self.store.add_tasks([stored.task], owner=stored.owner, run_id=stored.run_id)
+        self.store.add_stored_tasks([stored])
 
     def add_family(self, owner: str, family: str) -> int:
         """Add the built-in tasks of a family, or of all ("all"); return how many are new."""

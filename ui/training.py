@@ -264,7 +264,7 @@ class TrainingManager:
         return tuple(found)
 
     @staticmethod
-    def may_steer(record: Record | TrainingStatus, owner: str | None) -> bool:
+    def may_steer(record: Record | TrainingStatus | _Job, owner: str | None) -> bool:
         """Whether `owner` may pause, resume, stop or delete this training."""
         return record.owner is None or record.owner == owner
 
@@ -356,7 +356,7 @@ class TrainingManager:
         job = self._job
         if job is None or job.state not in BUSY:
             return None
-        if not (job.owner is None or job.owner == owner):
+        if not self.may_steer(job, owner):
             raise InputError("This training was started by somebody else; only they can pause or stop it.")
         return job
 

@@ -6,7 +6,6 @@ intervals do not overlap: otherwise the comparison is inconclusive, whichever nu
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from trinity_core.training.plan import Preflight
+from trinity_core.training.rollout import wilson as score_interval
 from trinity_core.types import Validation
 from ui.members import notice
 from ui.render import dollars, esc
 from ui.render import tokens as token_words
-from ui.training import BUSY, Record, State, TrainingStatus
+from ui.training import BUSY, Record, State, TrainingManager, TrainingStatus
 from ui.trainplots import CURVE, FINAL
 
 Verdict = Literal["better", "worse", "inconclusive", "unknown"]
@@ -63,12 +63,7 @@ class Held:
 
 def wilson(accuracy: float, n: int) -> tuple[float, float]:
     """The 95 % score interval (Wilson 1927) of a share measured on n tasks."""
-    if n <= 0:
-        return 0.0, 1.0
-    z = 1.959964
-    centre = (accuracy + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(accuracy * (1 - accuracy) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return score_interval(accuracy * n, n) if n > 0 else (0.0, 1.0)
 
 
 def held(record: Record) -> Held | None:
@@ -249,7 +244,7 @@ def _row(record: Record, chosen: str | None, overlay: Sequence[str], owner: str 
     if not current:
         laid = record.job_id in overlay
         buttons += _button("overlay", record.job_id, "Overlaid" if laid else "Overlay", pressed=laid)
-    if (record.owner is None or record.owner == owner) and record.state not in BUSY:
+    if TrainingManager.may_steer(record, owner) and record.state not in BUSY:
         buttons += _button("ask-delete", record.job_id, "Delete")
     body = "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells)
     return (

@@ -284,5 +284,5 @@ def find_checkpoint(settings: Settings, named: str) -> Path:
     more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
     raise InputError(
         f"There is no checkpoint {named[:100]!r}: no file of that name, and no id in {settings.checkpoints} that "
-        f"begins so. {there}{more}. Give a path, an id, deployed or {SHIPPED}."
+        f"begins with {named[:100]!r}. {there}{more}. Give a path, an id, deployed or {SHIPPED}."
     )

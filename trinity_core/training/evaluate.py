@@ -32,29 +32,24 @@ from trinity_core.agents import prices
 from trinity_core.agents.meter import SPECIALISTS
 from trinity_core.agents.recall import Recall
 from trinity_core.agents.replies import ReplyStore
-from trinity_core.answers import final_answer
 from trinity_core.coordinator.policy import Policy, RandomPolicy
 from trinity_core.errors import AgentError, InputError, TrinityError
-from trinity_core.session.loop import Members, RunRequest, run
+from trinity_core.session.loop import Members
 from trinity_core.session.methods import SinglePolicy
-from trinity_core.tasks.graders import answer_kind, grade, grader_for
+from trinity_core.tasks.graders import grade, grader_for
 from trinity_core.tasks.task import Task
-from trinity_core.training.rollout import wilson
+from trinity_core.training.rollout import answer_of, complete, wilson
 from trinity_core.training.short import writes
 from trinity_core.types import (
     AgentSpec,
     AnyJobEvent,
-    AnyRunEvent,
     Failure,
     JobFinished,
     JobNote,
     JobStarted,
-    Message,
     Mode,
     Progress,
-    RunFinished,
     RunParams,
-    Source,
     Status,
     StopReason,
     TurnFinished,
@@ -261,22 +256,13 @@ _BUDGET = "a budget ended the run before there was an answer"
 
 
 async def _once(task: Task, members: Members, policy: Policy, seed: int, params: RunParams) -> _Run:
-    request = RunRequest((Message("user", task.question),), source=Source.TRAIN, params=params, seed=seed)
-    done: list[TurnFinished] = []
-    last: AnyRunEvent | None = None
     try:
-        async with aclosing(run(request, members, policy, asyncio.Event())) as events:
-            async for event in events:
-                last = event
-                if isinstance(event, TurnFinished):
-                    done.append(event)
+        last, done = await complete(task, members, policy, seed, params)
     except AgentError as error:
-        return _Run(None, wire.redact(str(error)), calls=_made(done))
-    assert isinstance(last, RunFinished)
+        return _Run(None, wire.redact(str(error)))
     if last.status is not Status.DONE:
         return _Run(None, last.error.message if last.error else f"the run ended as {last.status}", calls=_made(done))
-    accepted = last.stop_reason is StopReason.ACCEPTED
-    answer = last.answer if accepted else final_answer(done, answer_kind(task)).text
+    answer = answer_of(task, last, done)
     if answer is None and last.stop_reason is StopReason.BUDGET:
         return _Run(None, _BUDGET, calls=_made(done))
     specs = {spec.name: spec for spec in members.specs}

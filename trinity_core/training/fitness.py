@@ -23,6 +23,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -156,7 +157,7 @@ class Outcomes:
         known = self._grades.get((task.id, text))
         if known is None:
             known = await self.grading(task, text)
-            if not getattr(known, "graded", True):
+            if not known.graded:
                 raise InputError(known.explanation)
             self._grades[task.id, text] = known
         return known.correct
@@ -253,11 +254,6 @@ class Trees:
         self.ungradable: dict[str, str] = {}
         """Tasks whose grader cannot say, by id, with the reason: left out from then on."""
 
-    @property
-    def nodes(self) -> int:
-        """Situations known."""
-        return sum(1 for root in self._roots.values() for _ in _walk(root))
-
     def root(self, task: Task) -> Node:
         if task.id not in self._roots:
             self._roots[task.id] = Node(task, Situation((Message("user", task.question),)))
@@ -272,7 +268,7 @@ class Trees:
         for run in range(self.plan.runs):
             parts = await self._once(logits, candidates, tasks, (generation, run), skipped, tell)
             for part in parts:
-                sums.add(part)
+                sums.add(part, self.plan.entropy)
         return sums.fitness(self, len(tasks), skipped)
 
     async def _once(
@@ -297,11 +293,12 @@ class Trees:
             raw = await asyncio.to_thread(logits, [walk.node for walk in level])
             split = await self._grow(level, raw, when, sums, skipped)
             following: list[_Walk] = []
-            for (walk, shares), z in zip(split, _columns(raw, len(split)), strict=True):
+            for i, (walk, shares) in enumerate(split):
                 part = sums.get(walk.node.task.id)
                 if part is None:
                     continue
-                part.decide(walk.weights, self._agent_probs(walk, z), self.plan.entropy)
+                if self.plan.entropy:
+                    part.decide(walk.weights, self._probs(walk, raw[:, i])[0])
                 for (agent, role), weight in shares.items():
                     child = walk.node.children[agent, role]
                     part.chosen(agent, role, weight)
@@ -325,8 +322,9 @@ class Trees:
         shares: list[dict[tuple[int, int], Array]] = [{}] * len(level)
         todo = list(range(len(level)))
         while todo:
-            for i in todo:
-                shares[i] = await asyncio.to_thread(self._split, level[i], raw[:, i], when)
+            made_of = partial(self._split_all, [(level[i], raw[:, i]) for i in todo], when)
+            for i, found in zip(todo, await asyncio.to_thread(made_of), strict=True):
+                shares[i] = found
             missing = [(i, edge) for i in todo for edge in shares[i] if edge not in level[i].node.children]
             made = await self._all((level[i].node, edge) for i, edge in missing)
             again = set()
@@ -446,8 +444,10 @@ class Trees:
                 role = _certain(role, ROLES.index(first[1]))
         return agent, role
 
-    def _agent_probs(self, walk: _Walk, z: Array) -> Array:
-        return self._probs(walk, z)[0]
+    def _split_all(
+        self, walks: Sequence[tuple[_Walk, Array]], when: tuple[int, int]
+    ) -> list[dict[tuple[int, int], Array]]:
+        return [self._split(walk, z, when) for walk, z in walks]
 
     def _split(self, walk: _Walk, z: Array, when: tuple[int, int]) -> dict[tuple[int, int], Array]:
         """The edges of `walk` that count, with the weight (λ,) that each candidate gives them."""
@@ -559,10 +559,6 @@ def _certain(probs: Array, index: int) -> Array:
     return made
 
 
-def _columns(raw: Array, count: int) -> list[Array]:
-    return [raw[:, i] for i in range(count)]
-
-
 def _walk(node: Node) -> list[Node]:
     found, todo = [], [node]
     while todo:
@@ -581,14 +577,12 @@ class _Sums:
         self.agents, self.roles = np.zeros(agents), np.zeros(len(ROLES))
         self.count = 0
         self.tasks = 0
-        self._shaping = 0.0
         self.mass = np.zeros(candidates)
 
-    def decide(self, weights: Array, probs: Array, shaping: float) -> None:
+    def decide(self, weights: Array, probs: Array) -> None:
         logs = np.where(probs > 0, np.log(np.where(probs > 0, probs, 1.0)), 0.0)
         self.entropy += weights * -(probs * logs).sum(axis=1)
         self.visits += weights
-        self._shaping = shaping
 
     def chosen(self, agent: int, role: int, weights: Array) -> None:
         self.agents[agent] += weights.mean()
@@ -600,10 +594,10 @@ class _Sums:
         self.turns += weights * turns
         self.mass += weights
 
-    def add(self, part: _Sums) -> None:
-        """Take in one task's estimate."""
+    def add(self, part: _Sums, shaping: float) -> None:
+        """Take in one task's estimate; `shaping` is worth a nat of the agents' entropy."""
         self.tasks += 1
-        shaped = part._shaping * part.entropy / np.where(part.visits > 0, part.visits, 1.0)
+        shaped = shaping * part.entropy / np.where(part.visits > 0, part.visits, 1.0)
         self.value += part.value + shaped
         for name in ("right", "turns", "mass"):
             getattr(self, name).__iadd__(getattr(part, name))

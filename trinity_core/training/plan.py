@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from trinity_core import wire
+from trinity_core.agents.pool import KINDS
 from trinity_core.coordinator import transcript
 from trinity_core.coordinator.checkpoint import Position
 from trinity_core.coordinator.heads import NORMALISATIONS, head_class
@@ -28,7 +29,8 @@ ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 
 MIN_TASKS = 8
 """Fewest training tasks: with less, a generation cannot tell a good head from a lucky one."""
-LOCAL_KINDS = frozenset({"smollm2", "symbolic", "lexical", "calendar", "llama", "hf"})
+LOCAL_KINDS = frozenset(name for name, kind in KINDS.items() if not kind.remote)
+"""Kinds of agent that work on this machine, so that a call costs no money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +198,11 @@ def preflight(
     rates = rates or Rates()
     problems: list[str] = []
     warnings: list[str] = []
-    reasons = Counter(why for task in tasks if (why := trouble(task)) is not None)
+    found = [(task, trouble(task)) for task in tasks]
+    reasons = Counter(why for _, why in found if why is not None)
     for why, count in reasons.most_common():
         warnings.append(f"{count} task(s) are left out: {why}")
-    train, validation = usable(plan, [task for task in tasks if trouble(task) is None])
+    train, validation = usable(plan, [task for task, why in found if why is None])
     names = [spec.name for spec in agents]
     if not train:
         problems.append("There are no training tasks. Add tasks in the Tasks tab, or choose the built-in families.")

@@ -75,6 +75,29 @@ class Played:
     """`agent:role` of each turn."""
 
 
+async def complete(
+    task: Task, pool: Members, policy: Policy, seed: int, params: RunParams
+) -> tuple[RunFinished, list[TurnFinished]]:
+    """Run the loop on `task` to its end: how it ended, and every call. Raises what `session.loop.run` does."""
+    request = RunRequest((Message("user", task.question),), source=Source.TRAIN, params=params, seed=seed)
+    done: list[TurnFinished] = []
+    last: AnyRunEvent | None = None
+    async with aclosing(run(request, pool, policy, asyncio.Event())) as events:
+        async for event in events:
+            last = event
+            if isinstance(event, TurnFinished):
+                done.append(event)
+    assert isinstance(last, RunFinished)
+    return last, done
+
+
+def answer_of(task: Task, last: RunFinished, done: Sequence[TurnFinished]) -> str | None:
+    """What is graded of a run: an accepted answer as it stands, otherwise the newest one that commits to something
+    of the task's kind."""
+    accepted = last.stop_reason is StopReason.ACCEPTED
+    return last.answer if accepted else final_answer(done, answer_kind(task)).text
+
+
 async def play(
     task: Task, pool: Members, policy: Policy, *, seed: int = 0, params: RunParams | None = None
 ) -> Played:
@@ -83,19 +106,10 @@ async def play(
     An accepted answer is graded as it stands; otherwise the newest one that commits to something of the task's
     kind. Raises AgentError when the run failed: that is a failed call, not a wrong answer.
     """
-    params = params or RunParams()
-    request = RunRequest((Message("user", task.question),), source=Source.TRAIN, params=params, seed=seed)
-    done: list[TurnFinished] = []
-    last: AnyRunEvent | None = None
-    async for event in run(request, pool, policy, asyncio.Event()):
-        last = event
-        if isinstance(event, TurnFinished):
-            done.append(event)
-    assert isinstance(last, RunFinished)
+    last, done = await complete(task, pool, policy, seed, params or RunParams())
     if last.status is not Status.DONE:
         raise AgentError(last.error.message if last.error else f"The run ended as {last.status}.", kind="failed")
-    accepted = last.stop_reason is StopReason.ACCEPTED
-    answer = last.answer if accepted else final_answer(done, answer_kind(task)).text
+    answer = answer_of(task, last, done)
     turns = [turn for turn in done if turn.error is None]
     return Played(
         task=task,
@@ -103,7 +117,7 @@ async def play(
         answer=answer,
         turns=last.totals.turns,
         calls=last.totals.calls,
-        accepted=accepted,
+        accepted=last.stop_reason is StopReason.ACCEPTED,
         usage=last.totals.usage,
         path=tuple(f"{turn.agent}:{turn.role}" for turn in turns),
     )
@@ -147,7 +161,7 @@ def score(name: str, played: Sequence[Played]) -> Score:
     return Score(name, n, right / n, low, high, sum(p.turns for p in played) / n, sum(tokens) / n)
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
+def wilson(right: float, n: int) -> tuple[float, float]:
     """The 95 % Wilson score interval of a proportion (E. B. Wilson, 1927)."""
     z = 1.959964
     p, scale = right / n, 1 + z * z / n

@@ -29,12 +29,12 @@ from trinity_core.agents.recall import Recall
 from trinity_core.agents.replies import ReplyStore
 from trinity_core.coordinator.backbone import Backbone
 from trinity_core.coordinator.checkpoint import Checkpoint, Meta
-from trinity_core.coordinator.heads import head_class, normalise
+from trinity_core.coordinator.heads import head_class, normalise, population_logits
 from trinity_core.errors import CheckpointError, InputError
 from trinity_core.session.loop import Members
-from trinity_core.tasks.graders import Grade, grade
+from trinity_core.tasks.graders import grade_async
 from trinity_core.tasks.task import Task
-from trinity_core.training.evolve import SepCMA
+from trinity_core.training.evolve import SepCMA, replay
 from trinity_core.training.fitness import BudgetReached, Grading, Logits, Node, Outcomes, Trees, reasons
 from trinity_core.training.fitness import Path as Drawn
 from trinity_core.training.plan import Plan, population, usable
@@ -102,27 +102,18 @@ class _Ended(Exception):
     """Pause or Stop was asked for."""
 
 
-async def _grade(task: Task, text: str) -> Grade:
-    return grade(task, text)
-
-
 def minibatch(tasks: Sequence[Task], size: int, seed: int, generation: int) -> list[Task]:
     """The tasks of one generation, drawn without replacement: a function of (seed, generation) alone."""
     rng = np.random.default_rng([seed % 2**64, 0x7A5C, generation])
     return [tasks[i] for i in rng.permutation(len(tasks))[: min(size, len(tasks))]]
 
 
-def head_logits(plan: Plan, rows: int, features: int, thetas: Array) -> Logits:
+def head_logits(plan: Plan, rows: int, thetas: Array) -> Logits:
     """Logits (λ, m, rows) of the heads `thetas` (λ, n) at nodes with features."""
-    kind = head_class(plan.head)
 
     def logits(nodes: Sequence[Node]) -> Array:
         x = np.array([node.x for node in nodes])
-        if plan.head == "linear":
-            weights = thetas.reshape(len(thetas), rows, features)
-            flat: Array = x @ weights.reshape(-1, features).T
-            return flat.reshape(len(x), len(thetas), rows).transpose(1, 0, 2)
-        return np.stack([kind.build(theta, rows, features, plan.head_params).logits(x) for theta in thetas])
+        return population_logits(plan.head, plan.head_params, rows, thetas, x)
 
     return logits
 
@@ -140,7 +131,7 @@ async def train(
     job_id: str | None = None,
     past: Past | None = None,
     warm: Checkpoint | None = None,
-    grading: Grading = _grade,
+    grading: Grading = grade_async,
 ) -> AsyncIterator[AnyJobEvent]:
     """Train as `plan` says (methods evolve and random); the last event is JobFinished or JobPaused.
 
@@ -216,9 +207,7 @@ class _Training:
             async for event in self._calibrate():
                 yield event
             optimiser = self._optimiser()
-            for fitness in self.past.fitness:
-                optimiser.ask()
-                optimiser.tell(fitness)
+            replay(optimiser, self.past.fitness)
             async for event in self._baselines():
                 yield event
             each = optimiser.population * min(self.plan.tasks_per_candidate, len(self.train)) * self.plan.runs
@@ -272,7 +261,7 @@ class _Training:
                 kept = self.warm = self._fits(kept)
             self.mean, self.std = kept.mean, kept.std
         elif self.plan.normalisation == "standardise":
-            zero = head_logits(self.plan, self.rows, self.backbone.hidden_size, np.zeros((1, self.size)))
+            zero = head_logits(self.plan, self.rows, np.zeros((1, self.size)))
             uniform = zero if self.plan.head == "linear" else self._uniform
             seen: dict[int, Node] = {}
             tasks = minibatch(self.train, CALIBRATION_TASKS, self.plan.seed, -1 % 2**32)
@@ -342,7 +331,7 @@ class _Training:
         made, failed, usage, cost = spent.made, spent.failed, spent.usage, spent.cost
         tasks = minibatch(self.train, plan.tasks_per_candidate, plan.seed, number)
         thetas = optimiser.ask()
-        logits = head_logits(plan, self.rows, self.backbone.hidden_size, thetas)
+        logits = head_logits(plan, self.rows, thetas)
         said = [""]
         work = asyncio.ensure_future(self.trees.expect(logits, len(thetas), tasks, number, said.append))
         try:
@@ -395,7 +384,7 @@ class _Training:
     # --- Held-out tasks -------------------------------------------------------------------------------------
 
     async def _greedy(self, theta: Array) -> list[Drawn]:
-        logits = head_logits(self.plan, self.rows, self.backbone.hidden_size, theta[None, :])
+        logits = head_logits(self.plan, self.rows, theta[None, :])
         paths = []
         for task in self.held:
             self._check()

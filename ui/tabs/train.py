@@ -339,20 +339,19 @@ class Handlers:
         return await self._after(request, said, chosen, overlay)
 
     async def pause(self, request: gr.Request, chosen: str | None, overlay: Sequence[str]) -> Update:
-        said = ""
-        try:
-            self.training.pause(owner_of(request))
-        except TrinityError as error:
-            said = problem(error)
-        return await self._after(request, said, chosen, overlay)
+        return await self._after(request, self._steered(request, self.training.pause), chosen, overlay)
 
     async def stop(self, request: gr.Request, chosen: str | None, overlay: Sequence[str]) -> Update:
-        said = ""
+        return await self._after(request, self._steered(request, self.training.stop), chosen, overlay)
+
+    @staticmethod
+    def _steered(request: gr.Request, steer: Callable[[str | None], bool]) -> str:
+        """Pause or stop; what went wrong, as markup."""
         try:
-            self.training.stop(owner_of(request))
+            steer(owner_of(request))
         except TrinityError as error:
-            said = problem(error)
-        return await self._after(request, said, chosen, overlay)
+            return problem(error)
+        return ""
 
     async def resume(self, request: gr.Request, chosen: str | None, overlay: Sequence[str]) -> Update:
         said = ""
