@@ -172,8 +172,16 @@ def launch(
     _check_access(host, auth, api_key)
     _check_port(host, port)
     stop = stop or threading.Event()
+    signals: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        if signals:  # asked twice: at once
+            raise KeyboardInterrupt
+        signals.append(number)  # not stop.set(): it takes the lock that an interrupted stop.wait() holds
+
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, on_signal)
     runs = RunManager(services.methods, services.store.record, grace_s=grace_s)
     try:
         page = build(services, runs, login=auth is not None)
@@ -189,10 +197,8 @@ def launch(
         try:
             if on_served is not None:
                 on_served(f"http://{f'[{host}]' if ':' in host.strip('[]') else host}:{port}/")
-            while not stop.wait(3600):
+            while not signals and not stop.wait(0.5):  # a signal that another thread took does not end the wait
                 pass
-        except KeyboardInterrupt:
-            pass  # Ctrl+C is how this command ends
         finally:
             runs.shutdown()  # first, so that no open stream holds the server up
             page.close(verbose=False)
